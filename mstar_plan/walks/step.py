@@ -1,0 +1,216 @@
+"""The five steps that a walk is made of: Node, Sequential, Parallel, Loop and Branch. Frozen; names are the wires."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from mstar_plan.errors import WalkError
+from mstar_plan.walks.stream import Stream
+
+Names = tuple[str, ...] | Mapping[str, str]
+Pairs = tuple[tuple[str, str], ...]
+
+
+def _pairs(names: Names) -> Pairs:
+    if isinstance(names, str):
+        raise WalkError(f"{names!r} is one string where a tuple of names is needed; write ({names!r},)")
+    return tuple(names.items()) if isinstance(names, Mapping) else tuple((name, name) for name in names)
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One call of one component.
+
+    Attributes:
+        name: Unique in its walk.
+        reads: Wires that it reads; a mapping {port: wire} where the component's own port has another name.
+        writes: Wires that it writes; likewise.
+        component: Name of the component in the graph; the node's own name if empty.
+    """
+
+    name: str
+    reads: Names
+    writes: Names
+    component: str = ""
+    inputs: Pairs = field(init=False, repr=False)
+    outputs: Pairs = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "inputs", _pairs(self.reads))
+        object.__setattr__(self, "outputs", _pairs(self.writes))
+        object.__setattr__(self, "component", self.component or self.name)
+        written = [wire for _, wire in self.outputs]
+        if len(set(written)) != len(written):
+            raise WalkError(f"node {self.name!r} writes a wire twice: {written}; give each output its own wire")
+
+
+@dataclass(frozen=True, eq=False)
+class Sequential:
+    """Steps one after the other; none at all does nothing."""
+
+    steps: tuple[Step, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", tuple(self.steps))
+
+
+@dataclass(frozen=True, eq=False)
+class Parallel:
+    """Branches that may run side by side. A Stream is the one wire between branches that are running."""
+
+    branches: tuple[Step, ...]
+    streams: tuple[Stream, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "branches", tuple(self.branches))
+        object.__setattr__(self, "streams", tuple(self.streams))
+
+
+@dataclass(frozen=True)
+class Collect:
+    """How a Loop keeps a value of every iteration: stacked along a new axis `dim`, or (`concat`) joined along it."""
+
+    into: str
+    dim: int = 1
+    concat: bool = False
+
+
+@dataclass(frozen=True)
+class Scan:
+    """One slice an iteration: iteration i sees `into` = value.select(dim, i), a view."""
+
+    into: str
+    dim: int = 1
+
+
+@dataclass(frozen=True)
+class Best:
+    """What an iteration must be best at, and what is kept of it.
+
+    Attributes:
+        by: Wire [B] written by the body; smaller is better, NaN is never better.
+        keep: {wire of the body: wire after the loop}, taken row by row from the best iteration.
+    """
+
+    by: str
+    keep: Mapping[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """Repeats its body.
+
+    Attributes:
+        body: The step to repeat.
+        times: How often at most: a number, or the name of a value that gives it. None where `stream` gives it.
+        carry: Wires that the body reads and rewrites. A mapping {wire: first} starts a wire from another's value.
+        collect: {wire of the body: wire after the loop} for values of every iteration.
+        scan: {wire before the loop: wire of the body} for one slice an iteration.
+        index: Wire that holds the iteration number, int64 [B].
+        until: Wire written by the body, bool [B]; the loop ends when all of it is true.
+        best: Best-so-far over the iterations.
+        stream: Stream wire that the loop consumes: one iteration a chunk.
+        anytime: The loop may be ended between iterations by the request's soft time budget.
+        limit: Largest count that a request may ask for; over it is an error, never clamped.
+        name: What reports call it.
+    """
+
+    body: Step
+    times: int | str | None = None
+    carry: Names = ()
+    collect: Mapping[str, str | Collect] = field(default_factory=dict)
+    scan: Mapping[str, str | Scan] = field(default_factory=dict)
+    index: str | None = None
+    until: str | None = None
+    best: Best | None = None
+    stream: str | None = None
+    anytime: bool = False
+    limit: int | None = None
+    name: str = "loop"
+    carries: Pairs = field(init=False, repr=False)
+    collects: tuple[tuple[str, Collect], ...] = field(init=False, repr=False)
+    scans: tuple[tuple[str, Scan], ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        collects = ((k, v if isinstance(v, Collect) else Collect(v)) for k, v in self.collect.items())
+        scans = ((k, v if isinstance(v, Scan) else Scan(v)) for k, v in self.scan.items())
+        object.__setattr__(self, "carries", _pairs(self.carry))
+        object.__setattr__(self, "collects", tuple(collects))
+        object.__setattr__(self, "scans", tuple(scans))
+
+
+@dataclass(frozen=True, eq=False)
+class Branch:
+    """The one data-dependent choice: runs the case that a value names.
+
+    Attributes:
+        on: Wire of a string, an integer or a bool; tensors must hold the same value in all B rows.
+        cases: {value as text: step}; bools are "true" and "false". Only what every case writes is known afterwards.
+    """
+
+    on: str
+    cases: Mapping[str, Step]
+
+
+Step = Node | Sequential | Parallel | Loop | Branch
+
+
+def children(step: Step) -> tuple[Step, ...]:
+    """The steps directly inside a step."""
+    match step:
+        case Node():
+            return ()
+        case Sequential(steps):
+            return steps
+        case Parallel(branches):
+            return branches
+        case Loop():
+            return (step.body,)
+        case Branch(_, cases):
+            return tuple(cases.values())
+
+
+def every_step(step: Step) -> Iterator[Step]:
+    """The step and all steps inside it, outermost first, in order of writing."""
+    yield step
+    for child in children(step):
+        yield from every_step(child)
+
+
+def nodes_of(step: Step) -> list[Node]:
+    """All nodes inside a step, in order of writing."""
+    return [s for s in every_step(step) if isinstance(s, Node)]
+
+
+def reads_of(step: Step) -> set[str]:
+    """All wires that a step reads, those that it writes itself included."""
+    names: set[str] = set()
+    for s in every_step(step):
+        match s:
+            case Node():
+                names |= {wire for _, wire in s.inputs}
+            case Branch():
+                names.add(s.on)
+            case Loop():
+                names |= {first for _, first in s.carries} | {n for n, _ in s.collects} | {n for n, _ in s.scans}
+                names |= {s.times} if isinstance(s.times, str) else set()
+                names |= {s.until} if s.until else set()
+                names |= {s.best.by, *s.best.keep} if s.best else set()
+            case Parallel():
+                names |= {stream.value for stream in s.streams}
+            case Sequential():
+                pass
+    return names
+
+
+def writes_of(step: Step) -> set[str]:
+    """All wires that nodes and loops inside a step write."""
+    names: set[str] = set()
+    for s in every_step(step):
+        if isinstance(s, Node):
+            names |= {wire for _, wire in s.outputs}
+        elif isinstance(s, Loop):
+            names |= {name for name, _ in s.carries} | {c.into for _, c in s.collects}
+            names |= set(s.best.keep.values()) if s.best else set()
+    return names

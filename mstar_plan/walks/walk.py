@@ -1,0 +1,123 @@
+"""Walk: a request's path over the components of a model, checked when it is made; its edges are derived."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mstar_plan.errors import WalkError, did_you_mean
+from mstar_plan.walks.check import check_walk
+from mstar_plan.walks.rewrite import Renaming, rewrite
+from mstar_plan.walks.step import Loop, Node, Parallel, Step, every_step, nodes_of, reads_of, writes_of
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A value's way from one node to another; an empty name stands for the request itself."""
+
+    source: str
+    value: str
+    target: str
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """A named, checked step with its inputs and outputs.
+
+    Attributes:
+        name: What requests call it.
+        step: What to do.
+        inputs: Values that a request brings.
+        outputs: Values that it gets back.
+
+    Raises:
+        WalkError: The walk cannot run, may never end, or computes what nobody reads.
+    """
+
+    name: str
+    step: Step
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "inputs", tuple(self.inputs))
+        object.__setattr__(self, "outputs", tuple(self.outputs))
+        check_walk(self.name, self.step, self.inputs, self.outputs)
+
+    @property
+    def nodes(self) -> list[Node]:
+        """All nodes, in order of writing."""
+        return nodes_of(self.step)
+
+    def edges(self) -> list[Edge]:
+        """Who reads what from whom, by wire; values that loops pass on are named after the node that wrote them."""
+        carried, gathered = _passed_on(self.step)
+        writers: dict[str, list[str]] = {name: [""] for name in self.inputs}
+        for node in self.nodes:
+            for _, wire in node.outputs:
+                writers.setdefault(wire, []).append(node.name)
+        reads = [(node.name, wire) for node in self.nodes for _, wire in node.inputs] + [
+            ("", wire) for wire in self.outputs
+        ]
+        edges = {
+            Edge(source, wire, target): None
+            for target, wire in reads
+            for origin in _origins(wire, carried, gathered)
+            for source in writers.get(origin, [])
+        }
+        return list(edges)
+
+    def inline(self, prefix: str, rename: Mapping[str, str] | None = None) -> Step:
+        """This walk as a step of another walk.
+
+        Args:
+            prefix: Put before the names of nodes, loops and inner wires: `prefix.name`.
+            rename: {wire of this walk: wire outside} for inputs and outputs; others get the prefix as well.
+
+        Raises:
+            WalkError: `rename` names a wire that this walk does not have.
+        """
+        rename = dict(rename or {})
+        wires = set(self.inputs) | reads_of(self.step) | writes_of(self.step)
+        for name in rename:
+            if name not in wires:
+                raise WalkError(
+                    f"walk {self.name!r} has no wire {name!r} to rename{did_you_mean(name, wires)}", field=name
+                )
+        return rewrite(
+            self.step,
+            Renaming(
+                wire=lambda w: rename.get(w, f"{prefix}.{w}"), node=lambda n: f"{prefix}.{n}", component=lambda c: c
+            ),
+        )
+
+
+def _passed_on(step: Step) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+    """{wire: wires whose value it passes on}, for carries and for everything else that loops and streams rename."""
+    carried: dict[str, set[str]] = {}
+    gathered: dict[str, set[str]] = {}
+    for s in every_step(step):
+        if isinstance(s, Loop):
+            for name, first in s.carries:
+                carried.setdefault(name, set()).add(first)
+            pairs = [(c.into, name) for name, c in s.collects] + [(c.into, name) for name, c in s.scans]
+            pairs += [(wire, name) for name, wire in (s.best.keep.items() if s.best else ())]
+        elif isinstance(s, Parallel):
+            pairs = [(stream.into, stream.value) for stream in s.streams]
+        else:
+            continue
+        for target, source in pairs:
+            gathered.setdefault(target, set()).add(source)
+    return carried, gathered
+
+
+def _origins(wire: str, carried: Mapping[str, set[str]], gathered: Mapping[str, set[str]]) -> list[str]:
+    """The wires whose writers a reader of `wire` depends on; a first value of a carry only where it is read itself."""
+    seen: list[str] = []
+    todo = [wire, *sorted(carried.get(wire, set()))]
+    while todo:
+        name = todo.pop()
+        if name not in seen:
+            seen.append(name)
+            todo += sorted(gathered.get(name, set()))
+    return seen
