@@ -215,6 +215,7 @@ class Plan:
         predicted: [H, N, D] latents predicted along `actions`, if asked for.
         seed: Seed of the noise; with the request it determines the plan.
         observation_seq: `seq` of the observation that was planned from.
+        latent: [N, D] latent of the newest frame, a later request's context; only from models that see several frames.
         message: For HOLD and WARM_START_ONLY: why.
         timing: Where the time went.
     """
@@ -231,6 +232,7 @@ class Plan:
     predicted: FloatArray | None = None
     seed: int = 0
     observation_seq: int = 0
+    latent: FloatArray | None = None
     message: str = ""
     timing: PlanTiming = field(default_factory=PlanTiming)
 

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mstar_plan.errors import ComponentError
+
 
 class Batch:
     """Values by port name; `size` is B. A lone request's batch is its own values: no copy, no concatenation."""
@@ -25,7 +27,7 @@ class Batch:
 
     def join_key(self) -> Hashable:
         """Batches with equal keys may be joined."""
-        return tuple([_value_key(value) for value in self.values.values()])
+        return tuple([(name, _value_key(value)) for name, value in self.values.items()])
 
     @staticmethod
     def join(batches: Sequence[Batch]) -> Batch:
@@ -59,6 +61,11 @@ def split_outputs(outputs: Mapping[str, Any], sizes: Sequence[int]) -> list[dict
         return [dict(outputs)]
     rows: list[dict[str, Any]] = [{} for _ in sizes]
     for name, value in outputs.items():
+        if isinstance(value, Tensor) and (value.ndim == 0 or value.shape[0] != sum(sizes)):
+            raise ComponentError(
+                f"output {name!r} has shape {tuple(value.shape)} for a batch of {sum(sizes)} rows; lead with the batch "
+                "axis"
+            )
         for row, part in zip(rows, split_value(value, sizes), strict=True):
             row[name] = part
     return rows
@@ -72,3 +79,23 @@ def split_value(value: Any, sizes: Sequence[int]) -> Sequence[Any]:
         parts: Sequence[Any] = value.split(sizes)
         return parts
     return [value] * len(sizes)
+
+
+def gather(items: Sequence[Any], where: str, dim: int = 1, concat: bool = False) -> Any:
+    """One value of successive ones: tensors stacked along a new axis (or joined along `dim`), statics in a tuple.
+
+    Raises:
+        ComponentError: The tensors' shapes do not fit together, or a value is a Joinable, or the kinds differ.
+    """
+    if all(isinstance(item, Tensor) for item in items):
+        try:
+            return torch.cat(list(items), dim) if concat else torch.stack(list(items), dim)
+        except (RuntimeError, IndexError) as error:
+            shapes = sorted({tuple(item.shape) for item in items})
+            raise ComponentError(
+                f"{where} got shapes {shapes}, which do not go together along axis {dim}; write equal shapes"
+            ) from error
+    kinds = sorted({type(item).__name__ for item in items if isinstance(item, Tensor) or hasattr(item, "join_key")})
+    if kinds:
+        raise ComponentError(f"{where} got {', '.join(kinds)} values; send tensors alone, or statics alone")
+    return tuple(items)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mstar_plan.errors import WalkError, did_you_mean
+from mstar_plan.walks.check_parallel import check_races, check_streams, streams_into
 from mstar_plan.walks.step import (
     Branch,
     Loop,
@@ -15,9 +16,9 @@ from mstar_plan.walks.step import (
     Sequential,
     Step,
     every_step,
+    need_steps,
     nodes_of,
     reads_of,
-    writes_of,
 )
 from mstar_plan.walks.stream import Stream
 
@@ -28,36 +29,52 @@ class _Scope:
 
     Attributes:
         known: Wires with a value.
+        taken: Wires that some path has written; not all of them have a value on this one.
         local: Those that were written since the innermost loop's body began; only these may be carried in place.
         open: Carried wires that this iteration may still rewrite.
         streams: Streams that a loop here may consume.
     """
 
     known: frozenset[str]
+    taken: frozenset[str]
     local: frozenset[str]
     open: frozenset[str] = frozenset()
     streams: tuple[Stream, ...] = ()
 
-    def after(self, definite: Iterable[str], possible: Iterable[str]) -> _Scope:
-        written = frozenset(definite)
+    def after(self, wrote: _Writes) -> _Scope:
         return replace(
-            self, known=self.known | written, local=self.local | written, open=self.open - frozenset(possible)
+            self,
+            known=self.known | wrote.definite,
+            taken=self.taken | wrote.possible,
+            local=self.local | wrote.definite,
+            open=self.open - wrote.possible,
         )
 
 
 @dataclass(frozen=True)
 class _Writes:
-    """What a step writes: on every path, and on some path."""
+    """What a step writes: on every path, on some path, and what its loops write for themselves (an index, a slice)."""
 
     definite: frozenset[str] = frozenset()
     possible: frozenset[str] = frozenset()
+    own: frozenset[str] = frozenset()
+
+    @staticmethod
+    def union(wrote: Sequence[_Writes]) -> _Writes:
+        none: frozenset[str] = frozenset()
+        return _Writes(
+            none.union(*(w.definite for w in wrote)),
+            none.union(*(w.possible for w in wrote)),
+            none.union(*(w.own for w in wrote)),
+        )
 
 
 def check_walk(name: str, step: Step, inputs: Sequence[str], outputs: Sequence[str]) -> None:
     """Raises WalkError where the walk cannot run, may never end, or computes what nobody reads."""
+    need_steps(f"walk {name!r}", (step,))
     _unique(name, step, inputs, outputs)
     start = frozenset(inputs)
-    writes = _check(step, _Scope(start, start))
+    writes = _check(step, _Scope(start, start, start))
     known = start | writes.definite
     for wire in outputs:
         if wire not in known:
@@ -73,7 +90,9 @@ def check_walk(name: str, step: Step, inputs: Sequence[str], outputs: Sequence[s
 
 
 def _unique(name: str, step: Step, inputs: Sequence[str], outputs: Sequence[str]) -> None:
-    for what, names in (("node", [n.name for n in nodes_of(step)]), ("input", inputs), ("output", outputs)):
+    loops = [s.name for s in every_step(step) if isinstance(s, Loop)]
+    nodes = [n.name for n in nodes_of(step)]
+    for what, names in (("node", nodes), ("loop", loops), ("input", inputs), ("output", outputs)):
         twice = [n for n, count in Counter(names).items() if count > 1]
         if twice:
             raise WalkError(f"walk {name!r} has two {what}s named {twice[0]!r}; give each its own name", field=twice[0])
@@ -99,12 +118,11 @@ def _check(step: Step, scope: _Scope) -> _Writes:
         case Node():
             return _check_node(step, scope)
         case Sequential(steps):
-            total = _Writes()
+            wrote = []
             for inner in steps:
-                wrote = _check(inner, scope)
-                scope = scope.after(wrote.definite, wrote.possible)
-                total = _Writes(total.definite | wrote.definite, total.possible | wrote.possible)
-            return total
+                wrote.append(_check(inner, scope))
+                scope = scope.after(wrote[-1])
+            return _Writes.union(wrote)
         case Parallel():
             return _check_parallel(step, scope)
         case Loop():
@@ -114,14 +132,21 @@ def _check(step: Step, scope: _Scope) -> _Writes:
 
 
 def _need(scope: _Scope, wire: str, reader: str) -> None:
-    if wire not in scope.known:
+    if wire in scope.known:
+        return
+    if wire in scope.taken:
         raise WalkError(
-            f"{reader} reads {wire!r}, which nothing before it writes{did_you_mean(wire, scope.known)}", field=wire
+            f"{reader} reads {wire!r}, which is written on some paths only; write it in every case of the branch, and "
+            "not just inside a loop over a stream, which may be empty",
+            field=wire,
         )
+    raise WalkError(
+        f"{reader} reads {wire!r}, which nothing before it writes{did_you_mean(wire, scope.known)}", field=wire
+    )
 
 
 def _may_write(scope: _Scope, wire: str, writer: str) -> None:
-    if wire in scope.known and wire not in scope.open:
+    if wire in scope.known | scope.taken and wire not in scope.open:
         raise WalkError(
             f"{writer} writes {wire!r}, which is written already; use another name, or let the loop around it carry it",
             field=wire,
@@ -145,8 +170,7 @@ def _check_branch(branch: Branch, scope: _Scope) -> _Writes:
         if not isinstance(case, str):
             raise WalkError(f"branch on {branch.on!r} has case {case!r}; write cases as text: 'true', '3', 'repair'")
     wrote = [_check(case, scope) for case in branch.cases.values()]
-    definite = frozenset.intersection(*(w.definite for w in wrote))
-    return _Writes(definite, frozenset.union(*(w.possible for w in wrote)))
+    return replace(_Writes.union(wrote), definite=frozenset.intersection(*(w.definite for w in wrote)))
 
 
 def _check_loop(loop: Loop, scope: _Scope) -> _Writes:
@@ -159,21 +183,20 @@ def _check_loop(loop: Loop, scope: _Scope) -> _Writes:
     for source, _ in loop.scans:
         _need(scope, source, f"{what} scans and")
     for name in fresh:
-        _may_write(scope, name, what)
+        _may_write(replace(scope, open=frozenset()), name, what)  # not even over a carried wire
         if name in carried or fresh.count(name) > 1:
             raise WalkError(
                 f"{what} gives {name!r} two meanings (carry, index, scan, stream); use one name for each", field=name
             )
     inside = frozenset(carried) | frozenset(fresh)
-    body = _Scope(scope.known | inside, inside, frozenset(carried), scope.streams)
+    body = _Scope(scope.known | inside, scope.taken | inside, inside, frozenset(carried), scope.streams)
     wrote = _check(loop.body, body)
     for name in carried:
         if name not in wrote.possible:
             raise WalkError(
                 f"{what} carries {name!r}, which its body never writes; write it, or drop it from carry", field=name
             )
-    after = _after_loop(loop, scope, body, wrote, what)
-    return replace(after, possible=after.possible | frozenset(fresh))
+    return _after_loop(loop, scope, body, replace(wrote, own=wrote.own | frozenset(fresh)), what)
 
 
 def _fresh_wires(loop: Loop, scope: _Scope) -> list[str]:
@@ -184,10 +207,12 @@ def _fresh_wires(loop: Loop, scope: _Scope) -> list[str]:
 
 def _check_count(loop: Loop, scope: _Scope, what: str) -> None:
     if loop.stream is not None:
-        if loop.times is not None:
-            raise WalkError(
-                f"{what} has both times={loop.times!r} and stream={loop.stream!r}; the stream gives the count"
-            )
+        for name, value in (("times", loop.times), ("limit", loop.limit), ("scan", dict(loop.scan) or None)):
+            if value is not None:
+                raise WalkError(
+                    f"{what} has both {name}={value!r} and stream={loop.stream!r}; the stream alone gives the count",
+                    field=name,
+                )
         if loop.stream not in {s.into for s in scope.streams}:
             raise WalkError(
                 f"{what} consumes stream {loop.stream!r}, but no Stream of the Parallel around it goes there",
@@ -200,8 +225,12 @@ def _check_count(loop: Loop, scope: _Scope, what: str) -> None:
         )
     if isinstance(loop.times, str):
         _need(scope, loop.times, f"{what} takes its count and")
-    elif isinstance(loop.times, bool) or loop.times < 1:
-        raise WalkError(f"{what} has times={loop.times!r}; it needs at least 1", field="times")
+    numbers = {"times": loop.times, "limit": loop.limit}
+    for name, number in numbers.items():
+        if number is not None and not isinstance(number, str) and (type(number) is not int or number < 1):
+            raise WalkError(f"{what} has {name}={number!r}; it needs a whole number of at least 1", field=name)
+    if isinstance(loop.times, int) and loop.limit is not None and loop.times > loop.limit:
+        raise WalkError(f"{what} has times={loop.times}, which is over its limit={loop.limit}; raise it", field="times")
 
 
 def _check_carry(name: str, first: str, scope: _Scope, what: str) -> None:
@@ -235,92 +264,27 @@ def _after_loop(loop: Loop, scope: _Scope, body: _Scope, wrote: _Writes, what: s
     gathered = [c.into for _, c in loop.collects] + list(loop.best.keep.values() if loop.best else ())
     for name in gathered:
         _may_write(scope, name, what)
-        if name in inside or gathered.count(name) > 1:
-            raise WalkError(f"{what} gathers into {name!r}, which its body writes too; use another name", field=name)
+        if name in body.local | wrote.possible | wrote.own or gathered.count(name) > 1:
+            raise WalkError(f"{what} gathers into {name!r}, which is written inside too; use another name", field=name)
     carried = frozenset(name for name, _ in loop.carries)
     last = frozenset() if loop.stream else wrote.definite  # a stream may be empty, and then the body never ran
     definite = last | carried | frozenset(gathered)
-    return _Writes(definite, definite | wrote.possible)
+    return _Writes(definite, definite | wrote.possible, wrote.own)
 
 
 def _check_parallel(parallel: Parallel, scope: _Scope) -> _Writes:
-    _check_streams(parallel, scope)
-    _check_races(parallel, scope)
+    check_streams(parallel, scope.known | scope.taken, scope.streams)
+    check_races(parallel, scope.known)
     wrote = [
-        _check(branch, replace(scope, streams=(*scope.streams, *_streams_into(parallel, branch))))
+        _check(branch, replace(scope, streams=(*scope.streams, *streams_into(parallel, branch))))
         for branch in parallel.branches
     ]
     seen: set[str] = set()
     for w in wrote:
-        both = seen & w.possible
+        both = sorted(seen & (w.possible | w.own))
         if both:
             raise WalkError(
-                f"parallel branches both write {sorted(both)[0]!r}; give each branch its own name",
-                field=sorted(both)[0],
+                f"parallel branches both write {both[0]!r}; give each branch its own name", field=both[0]
             )
-        seen |= w.possible
-    return _Writes(frozenset().union(*(w.definite for w in wrote)), frozenset(seen))
-
-
-def _streams_into(parallel: Parallel, branch: Step) -> list[Stream]:
-    loops = {s.stream for s in every_step(branch) if isinstance(s, Loop) and s.stream}
-    return [s for s in parallel.streams if s.into in loops]
-
-
-def _check_streams(parallel: Parallel, scope: _Scope) -> None:
-    producers: dict[int, set[int]] = {i: set() for i in range(len(parallel.branches))}
-    for stream in parallel.streams:
-        made = [
-            i for i, b in enumerate(parallel.branches) if stream.value in {w for n in nodes_of(b) for _, w in n.outputs}
-        ]
-        used = [i for i, b in enumerate(parallel.branches) if stream in _streams_into(parallel, b)]
-        loops = [s for b in parallel.branches for s in every_step(b) if isinstance(s, Loop) and s.stream == stream.into]
-        if len(made) != 1:
-            raise WalkError(
-                f"stream of {stream.value!r} has {len(made)} producing branches; a node of exactly one must write it"
-            )
-        if len(loops) != 1:
-            raise WalkError(
-                f"stream into {stream.into!r} has {len(loops)} consuming loops; one Loop needs stream={stream.into!r}"
-            )
-        if made == used:
-            raise WalkError(
-                f"stream of {stream.value!r} stays in one branch; producer and consumer must be two", field=stream.value
-            )
-        if stream.into in scope.known:
-            raise WalkError(f"stream into {stream.into!r} hides a value of that name; use another", field=stream.into)
-        producers[used[0]].add(made[0])
-    _check_acyclic(parallel, producers)
-
-
-def _check_acyclic(parallel: Parallel, producers: dict[int, set[int]]) -> None:
-    left = dict(producers)
-    while left:
-        free = [i for i, waits in left.items() if not waits & left.keys()]
-        if not free:
-            names = ", ".join(f"{s.value!r} -> {s.into!r}" for s in parallel.streams)
-            raise WalkError(f"streams form a cycle ({names}): each branch would wait for the other; cut one of them")
-        for i in free:
-            del left[i]
-
-
-def _check_races(parallel: Parallel, scope: _Scope) -> None:
-    """A branch may not read what its neighbour writes: the result would depend on who is first."""
-    reads = [reads_of(b) - (writes_of(b) - scope.known) for b in parallel.branches]
-    writes = [writes_of(b) for b in parallel.branches]
-    for i, read in enumerate(reads):
-        for j, write in enumerate(writes):
-            crossing = sorted(read & write) if i != j else []
-            if not crossing:
-                continue
-            back = sorted(reads[j] & writes[i])
-            if back:
-                raise WalkError(
-                    f"parallel branches form a cycle: one reads {crossing[0]!r}, the other {back[0]!r}, each writing "
-                    "the other's; put them in one Sequential",
-                    field=crossing[0],
-                )
-            raise WalkError(
-                f"a parallel branch reads {crossing[0]!r}, which its neighbour writes; use a Stream, or a Sequential",
-                field=crossing[0],
-            )
+        seen |= w.possible | w.own
+    return _Writes.union(wrote)

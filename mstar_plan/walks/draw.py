@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Mapping
 
 from mstar_plan.walks.step import Branch, Loop, Node, Pairs, Parallel, Sequential, Step
 from mstar_plan.walks.walk import Walk
@@ -59,43 +60,56 @@ def _loop_head(loop: Loop) -> str:
 
 def draw_mermaid(walk: Walk) -> str:
     """The walk as a Mermaid flow chart: loops, branches and parallels as boxes, values as arrows."""
+    ids = _ids(walk)
     lines = ["flowchart LR", "  request([request])", "  reply([reply])"]
-    lines += _boxes(walk.step, 1, [0])
+    lines += _boxes(walk.step, 1, ids, itertools.count(1))
     for edge in walk.edges():
-        source = _id(edge.source) if edge.source else "request"
-        target = _id(edge.target) if edge.target else "reply"
-        lines.append(f'  {source} -- "{edge.value}" --> {target}')
+        source = ids[edge.source] if edge.source else "request"
+        target = ids[edge.target] if edge.target else "reply"
+        lines.append(f"  {source} -- {_label(edge.value)} --> {target}")
     return "\n".join(lines)
 
 
-def _id(name: str) -> str:
-    return "n_" + "".join(c if c.isalnum() else "_" for c in name)
+def _ids(walk: Walk) -> dict[str, str]:
+    """An id for every node that Mermaid can read, even where names differ in punctuation alone."""
+    ids: dict[str, str] = {}
+    for node in walk.nodes:
+        made = "n_" + "".join(c if c.isascii() and c.isalnum() else "_" for c in node.name)
+        while made in ids.values():
+            made += "_"
+        ids[node.name] = made
+    return ids
 
 
-def _boxes(step: Step, depth: int, count: list[int]) -> Iterator[str]:
+def _label(text: str) -> str:
+    return '"' + text.replace('"', "#quot;") + '"'
+
+
+def _boxes(step: Step, depth: int, ids: Mapping[str, str], count: Iterator[int]) -> Iterator[str]:
     pad = "  " * depth
     match step:
         case Node():
-            yield f'{pad}{_id(step.name)}["{step.name}"]'
+            yield f"{pad}{ids[step.name]}[{_label(step.name)}]"
         case Sequential(steps):
             for inner in steps:
-                yield from _boxes(inner, depth, count)
+                yield from _boxes(inner, depth, ids, count)
         case Parallel(branches):
-            yield from _box("parallel", list(branches), depth, count)
+            yield from _box("parallel", branches, depth, ids, count)
         case Loop():
-            yield from _box(_loop_title(step), [step.body], depth, count)
+            yield from _box(_loop_title(step), (step.body,), depth, ids, count)
         case Branch(on, cases):
-            yield from _box(f"branch on {on}", list(cases.values()), depth, count)
+            yield from _box(f"branch on {on}", tuple(cases.values()), depth, ids, count)
 
 
 def _loop_title(loop: Loop) -> str:
     return f"{loop.name}: each {loop.stream}" if loop.stream else f"{loop.name} x {loop.times}"
 
 
-def _box(title: str, inside: list[Step], depth: int, count: list[int]) -> Iterator[str]:
+def _box(
+    title: str, inside: tuple[Step, ...], depth: int, ids: Mapping[str, str], count: Iterator[int]
+) -> Iterator[str]:
     pad = "  " * depth
-    count[0] += 1
-    yield f'{pad}subgraph s{count[0]}["{title}"]'
+    yield f"{pad}subgraph s{next(count)}[{_label(title)}]"
     for step in inside:
-        yield from _boxes(step, depth + 1, count)
+        yield from _boxes(step, depth + 1, ids, count)
     yield f"{pad}end"

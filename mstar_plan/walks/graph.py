@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from mstar_plan.errors import NotFoundError, WalkError, did_you_mean
 from mstar_plan.walks.component import Component
 from mstar_plan.walks.rewrite import Renaming, rewrite
 from mstar_plan.walks.step import Node
 from mstar_plan.walks.walk import Walk
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +26,8 @@ class Graph:
         walks: {walk name: walk}.
 
     Raises:
-        WalkError: A walk uses a component that is not there, or a port that the component does not have.
+        WalkError: A walk uses a component that is not there or a port that the component does not have, or stands
+            under another name than its own.
     """
 
     name: str
@@ -30,7 +35,11 @@ class Graph:
     walks: Mapping[str, Walk]
 
     def __post_init__(self) -> None:
-        for walk in self.walks.values():
+        for name, walk in self.walks.items():
+            if name != walk.name:
+                raise WalkError(
+                    f"graph {self.name!r} has walk {walk.name!r} under the name {name!r}; use one name", field=name
+                )
             for node in walk.nodes:
                 self._check_node(walk, node)
 
@@ -47,7 +56,8 @@ class Graph:
             given = {port for port, _ in pairs}
             if ports is not None and given != set(ports):
                 raise WalkError(
-                    f"{where} ties {side} {sorted(given)}, but component {node.component!r} has {sorted(ports)}"
+                    f"{where} ties {side} {sorted(given)}, but component {node.component!r} has {sorted(ports)}; tie "
+                    "each of these to a wire"
                 )
 
     def walk(self, name: str) -> Walk:
@@ -70,12 +80,21 @@ class Graph:
             name: Name of the whole.
             parts: {prefix: graph}.
             walks: Walks over the prefixed components, for example made with `Walk.inline`.
+
+        Raises:
+            WalkError: Two parts make the same name, or one of `walks` has a name that a part makes.
         """
-        components = {f"{prefix}.{key}": c for prefix, part in parts.items() for key, c in part.components.items()}
-        inner = {
-            f"{prefix}.{key}": prefixed(w, prefix) for prefix, part in parts.items() for key, w in part.walks.items()
-        }
-        return Graph(name, components, {**inner, **(walks or {})})
+        components = [(f"{prefix}.{key}", c) for prefix, part in parts.items() for key, c in part.components.items()]
+        inner = [(f"{prefix}.{key}", prefixed(w, prefix)) for prefix, p in parts.items() for key, w in p.walks.items()]
+        return Graph(name, _once(name, components), _once(name, [*inner, *(walks or {}).items()]))
+
+
+def _once(graph: str, items: Sequence[tuple[str, T]]) -> dict[str, T]:
+    made = dict(items)
+    if len(made) != len(items):
+        twice = next(key for key, count in Counter(key for key, _ in items).items() if count > 1)
+        raise WalkError(f"graph {graph!r} would have two parts named {twice!r}; choose other prefixes", field=twice)
+    return made
 
 
 def prefixed(walk: Walk, prefix: str) -> Walk:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from mstar_plan.errors import WalkError
@@ -16,6 +16,29 @@ def _pairs(names: Names) -> Pairs:
     if isinstance(names, str):
         raise WalkError(f"{names!r} is one string where a tuple of names is needed; write ({names!r},)")
     return tuple(names.items()) if isinstance(names, Mapping) else tuple((name, name) for name in names)
+
+
+def need_steps(where: str, steps: Iterable[Step]) -> tuple[Step, ...]:
+    """Returns the steps as a tuple.
+
+    Raises:
+        WalkError: They are one step, or something among them is no step.
+    """
+    if not isinstance(steps, Iterable):
+        raise WalkError(f"{where} needs a tuple of steps, but got {steps!r}; one step alone is written (step,)")
+    made = tuple(steps)
+    for step in made:
+        if not isinstance(step, Step):
+            raise WalkError(
+                f"{where} holds a {type(step).__name__}, which is no step; use Node, Sequential, Parallel, Loop or "
+                "Branch (a walk goes inside another through Walk.inline)"
+            )
+    return made
+
+
+def _need_axis(what: str, dim: int) -> None:
+    if isinstance(dim, bool) or not isinstance(dim, int) or dim < 1:
+        raise WalkError(f"{what}.dim is {dim!r}; it needs a whole number >= 1, since axis 0 is the batch", field="dim")
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +63,8 @@ class Node:
         object.__setattr__(self, "inputs", _pairs(self.reads))
         object.__setattr__(self, "outputs", _pairs(self.writes))
         object.__setattr__(self, "component", self.component or self.name)
+        if not self.name:
+            raise WalkError(f"a node that writes {[wire for _, wire in self.outputs]} has no name; give it one")
         written = [wire for _, wire in self.outputs]
         if len(set(written)) != len(written):
             raise WalkError(f"node {self.name!r} writes a wire twice: {written}; give each output its own wire")
@@ -52,7 +77,7 @@ class Sequential:
     steps: tuple[Step, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", tuple(self.steps))
+        object.__setattr__(self, "steps", need_steps("Sequential", self.steps))
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,25 +88,34 @@ class Parallel:
     streams: tuple[Stream, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "branches", tuple(self.branches))
+        object.__setattr__(self, "branches", need_steps("Parallel", self.branches))
         object.__setattr__(self, "streams", tuple(self.streams))
 
 
 @dataclass(frozen=True)
 class Collect:
-    """How a Loop keeps a value of every iteration: stacked along a new axis `dim`, or (`concat`) joined along it."""
+    """How a Loop keeps a value of every iteration: stacked along a new axis `dim`, or (`concat`) joined along it.
+
+    Statics are kept in a tuple.
+    """
 
     into: str
     dim: int = 1
     concat: bool = False
 
+    def __post_init__(self) -> None:
+        _need_axis("Collect", self.dim)
+
 
 @dataclass(frozen=True)
 class Scan:
-    """One slice an iteration: iteration i sees `into` = value.select(dim, i), a view."""
+    """One slice an iteration: iteration i sees `into` = value.select(dim, i), a view of the value before the loop."""
 
     into: str
     dim: int = 1
+
+    def __post_init__(self) -> None:
+        _need_axis("Scan", self.dim)
 
 
 @dataclass(frozen=True)
@@ -96,6 +130,9 @@ class Best:
     by: str
     keep: Mapping[str, str]
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keep", dict(self.keep))
+
 
 @dataclass(frozen=True, eq=False)
 class Loop:
@@ -108,7 +145,7 @@ class Loop:
         collect: {wire of the body: wire after the loop} for values of every iteration.
         scan: {wire before the loop: wire of the body} for one slice an iteration.
         index: Wire that holds the iteration number, int64 [B].
-        until: Wire written by the body, bool [B]; the loop ends when all of it is true.
+        until: Wire written by the body, bool [B] or a bool; the loop ends when all of it is true.
         best: Best-so-far over the iterations.
         stream: Stream wire that the loop consumes: one iteration a chunk.
         anytime: The loop may be ended between iterations by the request's soft time budget.
@@ -135,6 +172,7 @@ class Loop:
     def __post_init__(self) -> None:
         collects = ((k, v if isinstance(v, Collect) else Collect(v)) for k, v in self.collect.items())
         scans = ((k, v if isinstance(v, Scan) else Scan(v)) for k, v in self.scan.items())
+        need_steps(f"loop {self.name!r}", (self.body,))
         object.__setattr__(self, "carries", _pairs(self.carry))
         object.__setattr__(self, "collects", tuple(collects))
         object.__setattr__(self, "scans", tuple(scans))
@@ -151,6 +189,10 @@ class Branch:
 
     on: str
     cases: Mapping[str, Step]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cases", dict(self.cases))
+        need_steps(f"branch on {self.on!r}", self.cases.values())
 
 
 Step = Node | Sequential | Parallel | Loop | Branch
@@ -184,7 +226,7 @@ def nodes_of(step: Step) -> list[Node]:
 
 
 def reads_of(step: Step) -> set[str]:
-    """All wires that a step reads, those that it writes itself included."""
+    """All wires that a step reads, those that it writes itself included; a carry in place alone is no read."""
     names: set[str] = set()
     for s in every_step(step):
         match s:
@@ -193,7 +235,8 @@ def reads_of(step: Step) -> set[str]:
             case Branch():
                 names.add(s.on)
             case Loop():
-                names |= {first for _, first in s.carries} | {n for n, _ in s.collects} | {n for n, _ in s.scans}
+                names |= {first for name, first in s.carries if name != first}
+                names |= {n for n, _ in s.collects} | {n for n, _ in s.scans}
                 names |= {s.times} if isinstance(s.times, str) else set()
                 names |= {s.until} if s.until else set()
                 names |= {s.best.by, *s.best.keep} if s.best else set()

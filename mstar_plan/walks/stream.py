@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import torch
-
 from mstar_plan.errors import WalkError
+from mstar_plan.walks.batch import gather
 
 
 class ChunkPolicy(Protocol):
@@ -30,8 +28,8 @@ class ChunkPolicy(Protocol):
 
 def _positive(policy: str, **sizes: int) -> None:
     for name, size in sizes.items():
-        if size < 1:
-            raise WalkError(f"{policy}.{name} is {size}; it needs at least 1")
+        if type(size) is not int or size < 1:
+            raise WalkError(f"{policy}.{name} is {size!r}; it needs a whole number of at least 1", field=name)
 
 
 @dataclass(frozen=True)
@@ -83,8 +81,8 @@ class LeftContext:
 
     def __post_init__(self) -> None:
         _positive("LeftContext", size=self.size)
-        if self.left < 0:
-            raise WalkError(f"LeftContext.left is {self.left}; it needs at least 0")
+        if type(self.left) is not int or self.left < 0:
+            raise WalkError(f"LeftContext.left is {self.left!r}; it needs a whole number of at least 0", field="left")
 
     def next_chunk(self, emitted: int, available: int, closed: bool) -> tuple[int, int, int] | None:
         """See `ChunkPolicy`."""
@@ -100,15 +98,25 @@ class Stream:
 
     Attributes:
         value: Wire that the producing branch writes, again and again.
-        into: Wire that the consuming Loop (`stream=into`) sees: the chunk's items stacked to [B, n, ...].
+        into: Wire that the consuming Loop (`stream=into`) sees: the chunk's items stacked to [B, n, ...]; statics come
+            in a tuple.
         chunks: How the stream is cut.
-        new: Wire that holds how many items at the chunk's end are new, int64 [B]; None to leave it out.
+        new: Wire that holds how many items at the chunk's end are new, an int: so only chunks that were cut alike are
+            joined. None to leave it out.
     """
 
     value: str
     into: str
     chunks: ChunkPolicy = field(default_factory=FixedChunks)
     new: str | None = None
+
+    def __post_init__(self) -> None:
+        if len({self.value, self.into, self.new}) < 3:
+            raise WalkError(
+                f"stream of {self.value!r} into {self.into!r} (new={self.new!r}) uses one name twice; "
+                "give each its own",
+                field=self.into,
+            )
 
 
 class StreamBuffer:
@@ -132,10 +140,21 @@ class StreamBuffer:
         if cut is None:
             return None
         start, stop, new = cut
-        chunk = _stack(self._items[start - self._dropped : stop - self._dropped])
+        emitted, name = self._emitted, self.stream.value
+        if not (self._dropped <= start <= emitted < stop <= available and new == stop - emitted):
+            raise WalkError(
+                f"stream of {name!r}: {self.stream.chunks} cut {cut} where {emitted} of {available} items were used "
+                "up; a chunk goes on where the last one ended, and says how many of its items are new",
+                field=name,
+            )
+        chunk = gather(self._items[start - self._dropped : stop - self._dropped], f"stream of {name!r}")
         self._emitted = stop
         self._forget(available)
         return chunk, new
+
+    def clear(self) -> None:
+        """Nobody will read from it any more."""
+        self._items.clear()
 
     def _forget(self, available: int) -> None:
         """Drops items before the earliest that the next chunk could start at, so that memory stays bounded."""
@@ -145,7 +164,3 @@ class StreamBuffer:
         if drop > 0:
             del self._items[:drop]
             self._dropped += drop
-
-
-def _stack(items: Sequence[Any]) -> Any:
-    return torch.stack(list(items), dim=1)

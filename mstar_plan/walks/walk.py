@@ -40,8 +40,11 @@ class Walk:
     outputs: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "inputs", tuple(self.inputs))
-        object.__setattr__(self, "outputs", tuple(self.outputs))
+        for side in ("inputs", "outputs"):
+            names = getattr(self, side)
+            if isinstance(names, str):
+                raise WalkError(f"walk {self.name!r} has {side}={names!r}, one string; write ({names!r},)", field=side)
+            object.__setattr__(self, side, tuple(names))
         check_walk(self.name, self.step, self.inputs, self.outputs)
 
     @property
@@ -51,7 +54,7 @@ class Walk:
 
     def edges(self) -> list[Edge]:
         """Who reads what from whom, by wire; values that loops pass on are named after the node that wrote them."""
-        carried, gathered = _passed_on(self.step)
+        firsts, gathered = _passed_on(self.step)
         writers: dict[str, list[str]] = {name: [""] for name in self.inputs}
         for node in self.nodes:
             for _, wire in node.outputs:
@@ -62,7 +65,7 @@ class Walk:
         edges = {
             Edge(source, wire, target): None
             for target, wire in reads
-            for origin in _origins(wire, carried, gathered)
+            for origin in _origins(wire, firsts, gathered)
             for source in writers.get(origin, [])
         }
         return list(edges)
@@ -92,32 +95,34 @@ class Walk:
         )
 
 
-def _passed_on(step: Step) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
-    """{wire: wires whose value it passes on}, for carries and for everything else that loops and streams rename."""
-    carried: dict[str, set[str]] = {}
-    gathered: dict[str, set[str]] = {}
+def _passed_on(step: Step) -> tuple[dict[str, set[str]], dict[str, set[tuple[str, bool]]]]:
+    """{carried wire: first values}, and {wire: (wire whose value it passes on, True if that may be a first value)}."""
+    firsts: dict[str, set[str]] = {}
+    gathered: dict[str, set[tuple[str, bool]]] = {}
     for s in every_step(step):
+        pairs: list[tuple[str, str, bool]] = []
         if isinstance(s, Loop):
             for name, first in s.carries:
-                carried.setdefault(name, set()).add(first)
-            pairs = [(c.into, name) for name, c in s.collects] + [(c.into, name) for name, c in s.scans]
-            pairs += [(wire, name) for name, wire in (s.best.keep.items() if s.best else ())]
+                firsts.setdefault(name, set()).add(first)
+            pairs += [(c.into, name, False) for name, c in s.collects] + [(c.into, name, True) for name, c in s.scans]
+            pairs += [(wire, name, True) for name, wire in (s.best.keep.items() if s.best else ())]
         elif isinstance(s, Parallel):
-            pairs = [(stream.into, stream.value) for stream in s.streams]
-        else:
-            continue
-        for target, source in pairs:
-            gathered.setdefault(target, set()).add(source)
-    return carried, gathered
+            pairs += [(stream.into, stream.value, False) for stream in s.streams]
+        for target, source, whole in pairs:
+            gathered.setdefault(target, set()).add((source, whole))
+    return firsts, gathered
 
 
-def _origins(wire: str, carried: Mapping[str, set[str]], gathered: Mapping[str, set[str]]) -> list[str]:
-    """The wires whose writers a reader of `wire` depends on; a first value of a carry only where it is read itself."""
-    seen: list[str] = []
-    todo = [wire, *sorted(carried.get(wire, set()))]
+def _origins(
+    wire: str, firsts: Mapping[str, set[str]], gathered: Mapping[str, set[tuple[str, bool]]]
+) -> dict[str, None]:
+    """The wires whose writers a reader of `wire` depends on, in order."""
+    seen: set[tuple[str, bool]] = set()
+    todo = [(wire, True)]
     while todo:
-        name = todo.pop()
-        if name not in seen:
-            seen.append(name)
+        name, whole = todo.pop()
+        if (name, whole) not in seen:
+            seen.add((name, whole))
             todo += sorted(gathered.get(name, set()))
-    return seen
+            todo += [(first, True) for first in sorted(firsts.get(name, set())) if whole]
+    return dict.fromkeys(name for name, _ in sorted(seen))

@@ -1,0 +1,203 @@
+"""The only place that wires: configuration in; models, graphs, one runtime, solvers and controllers out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Self
+
+import gymnasium
+import numpy as np
+import torch
+
+from mstar_plan.config import Section
+from mstar_plan.errors import ConfigError, InvalidInputError, UnavailableError
+from mstar_plan.evaluation.baselines import NoOpController, RandomController
+from mstar_plan.evaluation.episode import Env, step_seconds
+from mstar_plan.evaluation.oracle import OracleController
+from mstar_plan.models.registry import load_model, load_model_file
+from mstar_plan.models.world_model import WorldModel
+from mstar_plan.rollout.limits import PlanLimits
+from mstar_plan.rollout.objective import ObjectiveConfig
+from mstar_plan.rollout.plan_walk import plan_graph
+from mstar_plan.rollout.planner import PLANNER_CONFIGS, PlannerConfig
+from mstar_plan.rollout.solver import PlanSolver
+from mstar_plan.runtime.placement import Placement, PlacementConfig
+from mstar_plan.runtime.runtime import Runtime, RuntimeConfig
+from mstar_plan.types import ActionSpec, Controller, FloatArray, ImageArray
+from mstar_plan.walks.graph import Graph
+
+
+@dataclass(frozen=True)
+class Task:
+    """What belongs together; a file in `conf/task/`, which may also `tune` planners and objectives.
+
+    Attributes:
+        name: What the served model is called; the file's name.
+        model: Name in the registry of models.
+        env: Id for `gymnasium.make`; empty where there is no environment.
+    """
+
+    name: str
+    model: str
+    env: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanningConfig:
+    """How to plan with one model. `placement`, `runtime`, `device` and `threads` are common to all models of a process.
+
+    Attributes:
+        planner: The search.
+        objective: What a plan costs.
+        placement: Which worker runs which node.
+        runtime: Bounds of the queue, and how calls are joined.
+        limits: The most that one request may ask for.
+        weights: Weight file to use in the place of the packaged one.
+        device: Torch device of the models, such as cpu or cuda:0; auto takes a GPU if there is one.
+        threads: Torch threads of one operator. One is fastest for small models on a CPU, measured.
+    """
+
+    planner: Annotated[PlannerConfig, Section("planner", PLANNER_CONFIGS)]
+    objective: Annotated[ObjectiveConfig, Section("objective")]
+    placement: Annotated[PlacementConfig, Section("placement")]
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+    limits: PlanLimits = field(default_factory=PlanLimits)
+    weights: Path | None = None
+    device: str = "auto"
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        if self.threads < 1:
+            raise ConfigError(f"threads is {self.threads}; it needs at least 1", field="threads")
+
+
+@dataclass(frozen=True, eq=False)
+class Planning:
+    """Models that are ready to plan with; a context manager that ends their runtime.
+
+    Attributes:
+        runtime: The one runtime that all share.
+        models: {name: world model}.
+        solvers: {name: solver}.
+    """
+
+    runtime: Runtime
+    models: Mapping[str, WorldModel]
+    solvers: Mapping[str, PlanSolver]
+
+    def close(self) -> None:
+        """Lets the plans that are in finish, and ends the runtime. Calling it again does nothing."""
+        self.runtime.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.runtime.close(drain=kind is None)
+
+
+def build_model(task: Task, config: PlanningConfig) -> WorldModel:
+    """Loads the world model of a task.
+
+    Raises:
+        NotFoundError: There is no such model.
+        UnavailableError: Its weights are not installed.
+        WeightsError: The weight file is damaged or of another architecture.
+    """
+    return load_model(task.model) if config.weights is None else load_model_file(config.weights)
+
+
+def build_graph(task: Task, config: PlanningConfig) -> Graph:
+    """Loads a task's model and returns its graph: components, and the walks of planning over them."""
+    return plan_graph(build_model(task, config), config.planner, config.objective, task.name)
+
+
+def build_planning(configs: Mapping[str, tuple[Task, PlanningConfig]]) -> Planning:
+    """Wires a runtime that plans with several models.
+
+    Args:
+        configs: {name: (task, config)}, at least one; what is common to all is taken from the first.
+
+    Raises:
+        ConfigError: There is none, or the placement does not fit.
+        UnavailableError: Weights or a device are missing.
+    """
+    if not configs:
+        raise ConfigError("there is no model to plan with; name at least one", field="models")
+    _, common = next(iter(configs.values()))
+    torch.set_num_threads(common.threads)
+    models = {name: build_model(task, config) for name, (task, config) in configs.items()}
+    graphs = {
+        name: plan_graph(models[name], config.planner, config.objective, name) for name, (_, config) in configs.items()
+    }
+    placement = Placement.from_config(place(common.placement, common.device, common.threads), graphs)
+    runtime = Runtime(graphs, placement=placement, config=common.runtime)
+    solvers = {
+        name: PlanSolver(models[name].spec, runtime, config.planner, limits=config.limits, graph=name)
+        for name, (_, config) in configs.items()
+    }
+    return Planning(runtime, models, solvers)
+
+
+def place(config: PlacementConfig, device: str, threads: int) -> PlacementConfig:
+    """Fills in device and threads where a placement leaves them open."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    groups = {
+        name: replace(group, device=group.device or device, threads=group.threads or threads)
+        for name, group in config.groups.items()
+    }
+    return replace(config, groups=groups)
+
+
+def build_env(task: Task) -> Env:
+    """Makes the environment of a task.
+
+    Raises:
+        ConfigError: The task has none, or Gymnasium does not know it.
+        UnavailableError: It cannot be made on this machine, for want of a renderer for one.
+    """
+    if not task.env:
+        raise ConfigError(f"task {task.name!r} has no environment; choose env=reach, wall or push", field="env")
+    try:
+        return gymnasium.make(task.env)
+    except gymnasium.error.Error as error:
+        raise ConfigError(f"task {task.name!r} has env {task.env!r}: {error}", field="env") from error
+    except (ImportError, RuntimeError) as error:
+        raise UnavailableError(f"{task.env} cannot be made: {error}; `mstar-plan doctor` may tell why") from error
+
+
+def action_spec(env: Env) -> ActionSpec:
+    """Describes the actions of an environment."""
+    space, inner = env.action_space, env.unwrapped
+    if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
+        raise InvalidInputError(f"the environment's actions are {space}; a one-dimensional Box is needed", field="env")
+    return ActionSpec(
+        low=space.low,
+        high=space.high,
+        dt_s=step_seconds(env),
+        names=getattr(inner, "action_names", ()),
+        units=getattr(inner, "action_units", ()),
+    )
+
+
+def build_baseline(kind: str, env: Env) -> Controller:
+    """Makes a controller that needs no model: `random`, `noop`, or `oracle`, which plans in the simulator itself."""
+    action = action_spec(env)
+    if kind == "oracle":
+        return OracleController(env.unwrapped, action)
+    return RandomController(action) if kind == "random" else NoOpController(action)
+
+
+def frame_encoder(model: WorldModel) -> Callable[[ImageArray], FloatArray]:
+    """Returns what encodes one frame [H_px, W_px, 3] uint8 to its latent [N, D], outside of any runtime."""
+
+    def encode(frame: ImageArray) -> FloatArray:
+        with torch.inference_mode():
+            latent: FloatArray = model.encode(torch.from_numpy(np.ascontiguousarray(frame))[None])[0].float().numpy()
+        return latent
+
+    return encode

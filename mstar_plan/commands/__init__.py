@@ -1,0 +1,1 @@
+"""One module a command of `mstar-plan`; each is imported only when its command runs."""

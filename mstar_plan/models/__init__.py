@@ -1,0 +1,1 @@
+"""World models: the protocol that planning sees, the families that keep it, and a registry of names."""

@@ -1,0 +1,1 @@
+"""Planning on world models: planners, objectives, the plan walk, the solver and the receding-horizon controller."""

@@ -1,0 +1,92 @@
+"""The result of a plan walk becomes a Plan: finite, inside the limits, and honest about how the search ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from torch import Tensor
+
+from mstar_plan.errors import ComponentError
+from mstar_plan.models.world_model import ModelSpec
+from mstar_plan.rollout.constraints import worst_violation
+from mstar_plan.rollout.limits import PlanDefaults
+from mstar_plan.rollout.plan_walk import SEARCH
+from mstar_plan.runtime.request import RequestTiming, WalkResult
+from mstar_plan.types import ActionSpec, FloatArray, Plan, PlanRequest, PlanStatus, PlanTiming, WarmStart
+from mstar_plan.walks.loop_run import LoopStop
+
+STATUS: Mapping[LoopStop, PlanStatus] = {
+    LoopStop.COUNT: PlanStatus.COMPLETE,
+    LoopStop.UNTIL: PlanStatus.CONVERGED,
+    LoopStop.POLICY: PlanStatus.CONVERGED,
+    LoopStop.BUDGET: PlanStatus.BUDGET_EXHAUSTED,
+}
+
+
+def row(value: Tensor) -> FloatArray:
+    """The only row of a tensor [1, ...] as a float32 array of its own."""
+    return np.array(value[0].numpy(force=True), dtype=np.float32)
+
+
+def plan_of(result: WalkResult, request: PlanRequest, spec: ModelSpec, sizes: PlanDefaults) -> Plan:
+    """The plan that a finished walk found.
+
+    Raises:
+        ComponentError: No candidate had a finite cost, or the plan is not finite or not inside the limits.
+    """
+    outputs, end = result.outputs, result.loop_ends[SEARCH]
+    actions, cost = row(outputs["plan"]), float(outputs["cost"][0])
+    last = request.context_actions[-1] if request.context_actions is not None else None
+    _check(actions, cost, spec, last, sizes)
+    history = np.minimum.accumulate(row(outputs["cost_history"]))
+    return Plan(
+        actions=actions,
+        cost=cost,
+        dt_s=spec.action.dt_s,
+        status=STATUS[end.stop],
+        iterations=end.iterations,
+        samples=sizes.samples,
+        cost_history=tuple(history.tolist()),
+        std=_std(outputs["std"], spec.action),
+        warm_start=_warm_start(outputs, spec.action),
+        seed=request.seed,
+        observation_seq=request.observation.seq,
+        latent=row(outputs["latents"][:, -1]) if spec.context_frames > 1 else None,
+        timing=timing_of(result.timing),
+    )
+
+
+def timing_of(timing: RequestTiming) -> PlanTiming:
+    """Where the time went; a call that was shared counts in full for each request that shared it."""
+    encode_s = timing.component_s.get("encode", 0.0)
+    return PlanTiming(
+        queue_ms=1e3 * timing.queue_s,
+        encode_ms=1e3 * encode_s,
+        search_ms=1e3 * max(0.0, timing.run_s - encode_s),
+        total_ms=1e3 * (timing.queue_s + timing.run_s),
+        batch_size=timing.largest_batch,
+    )
+
+
+def _std(std: Tensor, spec: ActionSpec) -> FloatArray:
+    return (row(std) * (spec.high - spec.low) / 2).astype(np.float32)
+
+
+def _warm_start(outputs: Mapping[str, Tensor], spec: ActionSpec) -> WarmStart:
+    centre, half = (spec.high + spec.low) / 2, (spec.high - spec.low) / 2
+    mean, elites = (np.clip(centre + half * row(outputs[name]), spec.low, spec.high) for name in ("mean", "elites"))
+    return WarmStart(mean.astype(np.float32), elites.astype(np.float32))
+
+
+def _check(actions: FloatArray, cost: float, spec: ModelSpec, last: FloatArray | None, sizes: PlanDefaults) -> None:
+    if not np.isfinite(cost):
+        raise ComponentError(
+            f"model {spec.name!r} gave none of {sizes.samples} candidates a finite cost; check weights and image",
+            details={"cause": "NON_FINITE_COST"},
+        )
+    if not np.isfinite(actions).all():
+        raise ComponentError("the plan holds actions that are not finite", details={"cause": "NON_FINITE_ACTION"})
+    wrong = worst_violation(actions, spec.action, last)
+    if wrong:
+        raise ComponentError(f"the plan breaks the limits: {wrong}", details={"cause": "LIMIT_VIOLATED"})
