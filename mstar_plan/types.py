@@ -26,7 +26,8 @@ def finite_array(value: npt.ArrayLike, name: str, *, ndim: int) -> FloatArray:
         InvalidInputError: It is not numeric, has another rank, or holds NaN or infinity.
     """
     try:
-        array = np.ascontiguousarray(np.asarray(value, dtype=np.float32))
+        with np.errstate(over="ignore"):  # too large for float32 is infinite, and told below
+            array = np.ascontiguousarray(np.asarray(value, dtype=np.float32))
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"{name} is not a numeric array: {error}", field=name) from error
     if array.ndim != ndim:
@@ -37,6 +38,10 @@ def finite_array(value: npt.ArrayLike, name: str, *, ndim: int) -> FloatArray:
             f"{name} holds {bad} value(s) that are NaN or infinite; send finite numbers", field=name
         )
     return array
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def check_image(value: Any, name: str, *, ndim: int) -> ImageArray:
@@ -272,12 +277,14 @@ class PlanRequest:
     session: str = ""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.seed < 2**63:
-            raise InvalidInputError(f"seed is {self.seed}; it needs 0 <= seed < 2**63", field="seed")
+        if not (_is_whole(self.seed) and 0 <= self.seed < 2**63):
+            raise InvalidInputError(f"seed is {self.seed!r}; it needs a whole 0 <= seed < 2**63", field="seed")
         for name in ("horizon", "iterations", "samples"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InvalidInputError(f"{name} is {value}; it needs at least 1, or none for the default", field=name)
+            if value is not None and not (_is_whole(value) and value >= 1):
+                raise InvalidInputError(
+                    f"{name} is {value!r}; it needs a whole number of at least 1, or none for the default", field=name
+                )
         if self.soft_time_s is not None and not (np.isfinite(self.soft_time_s) and self.soft_time_s > 0):
             raise InvalidInputError(
                 f"soft_time_s is {self.soft_time_s}; it needs a positive number of seconds", field="soft_time_s"

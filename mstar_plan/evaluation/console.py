@@ -64,10 +64,12 @@ class LiveProgress:
 
 def summary_table(reports: Sequence[EvaluationReport]) -> Table:
     """Returns the table that an evaluation ends with: success and its interval, distance, plan times, control rate."""
-    table = Table(title="Closed-loop results", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    table.add_column("task")
-    table.add_column("controller")
-    for heading in ("solved", "rate", "95 % interval", "final\ndistance", "plan ms\np50 / p95 / p99", "control\nrate"):
+    table = Table(
+        title="Closed-loop results", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
+    table.add_column("task", min_width=5)
+    table.add_column("controller", min_width=10)
+    for heading in ("solved", "rate", "95 %\ninterval", "final\ndistance", "plan ms\np50/p95/p99", "control\nrate"):
         table.add_column(heading, justify="right", no_wrap=True)
     for report in reports:
         table.add_row(*_row(report))
@@ -85,7 +87,7 @@ def controller_label(report: EvaluationReport) -> str:
 def _row(report: EvaluationReport) -> list[str | Text]:
     numbers = summary(report.episodes)
     low, high = numbers["success_ci95"]
-    rate, times = numbers["success_rate"], numbers["plan_ms"]
+    rate, times, hz = numbers["success_rate"], numbers["plan_ms"], numbers["control_hz"]
     solved = sum(e.success_last for e in report.episodes)
     late = f"\n{numbers['late_steps']} late" if report.real_time else ""
     return [
@@ -93,8 +95,8 @@ def _row(report: EvaluationReport) -> list[str | Text]:
         controller_label(report),
         f"{solved}/{len(report.episodes)}",
         Text(f"{rate:.0%}", style="green" if rate >= 0.85 else "yellow" if rate >= 0.5 else "red"),
-        f"{low:.0%} to {high:.0%}",
+        f"{100 * low:.0f}-{high:.0%}",
         f"{1e3 * numbers['final_distance_mean']:.1f} mm",
-        " / ".join(f"{times[k]:.1f}" if times[k] is not None else "-" for k in ("p50", "p95", "p99")),
-        f"{numbers['control_hz']:.1f} Hz{late}" if numbers["control_hz"] else "-",
+        "/".join(f"{times[k]:.1f}" if times[k] is not None else "-" for k in ("p50", "p95", "p99")),
+        f"{hz:.{0 if hz >= 100 else 1}f} Hz{late}" if hz else "-",
     ]

@@ -36,7 +36,7 @@ class SearchSpace:
         self.high = torch.from_numpy(spec.high).to(device)
         self.centre = (self.low + self.high) / 2
         self.half = (self.high - self.low) / 2
-        self.is_unit = bool((self.low == -1).all() and (self.high == 1).all())
+        self.is_unit = bool((spec.low == -1).all() and (spec.high == 1).all())
         self.max_delta: Tensor | None = None
         if spec.max_delta is not None:
             self.max_delta = torch.from_numpy(spec.max_delta).to(device) / self.half * (1 - _RATE_MARGIN)

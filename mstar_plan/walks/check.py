@@ -181,7 +181,7 @@ def _check_loop(loop: Loop, scope: _Scope) -> _Writes:
         _check_carry(name, first, scope, what)
     fresh = _fresh_wires(loop, scope)
     for source, _ in loop.scans:
-        _need(scope, source, f"{what} scans and")
+        _need(scope, source, f"{what} (scan)")
     for name in fresh:
         _may_write(replace(scope, open=frozenset()), name, what)  # not even over a carried wire
         if name in carried or fresh.count(name) > 1:
@@ -224,7 +224,7 @@ def _check_count(loop: Loop, scope: _Scope, what: str) -> None:
             f"{what} cannot stop: give times (a number or the name of a value) as its bound; until may end it earlier"
         )
     if isinstance(loop.times, str):
-        _need(scope, loop.times, f"{what} takes its count and")
+        _need(scope, loop.times, f"{what} (its count)")
     numbers = {"times": loop.times, "limit": loop.limit}
     for name, number in numbers.items():
         if number is not None and not isinstance(number, str) and (type(number) is not int or number < 1):
@@ -283,8 +283,6 @@ def _check_parallel(parallel: Parallel, scope: _Scope) -> _Writes:
     for w in wrote:
         both = sorted(seen & (w.possible | w.own))
         if both:
-            raise WalkError(
-                f"parallel branches both write {both[0]!r}; give each branch its own name", field=both[0]
-            )
+            raise WalkError(f"parallel branches both write {both[0]!r}; give each branch its own name", field=both[0])
         seen |= w.possible | w.own
     return _Writes.union(wrote)

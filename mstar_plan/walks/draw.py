@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from mstar_plan.walks.step import Branch, Loop, Node, Pairs, Parallel, Sequential, Step
+from mstar_plan.walks.step import Branch, Loop, Node, Pairs, Parallel, Sequential, Step, children, nodes_of
 from mstar_plan.walks.walk import Walk
 
 
@@ -59,57 +59,62 @@ def _loop_head(loop: Loop) -> str:
 
 
 def draw_mermaid(walk: Walk) -> str:
-    """The walk as a Mermaid flow chart: loops, branches and parallels as boxes, values as arrows."""
-    ids = _ids(walk)
-    lines = ["flowchart LR", "  request([request])", "  reply([reply])"]
-    lines += _boxes(walk.step, 1, ids, itertools.count(1))
+    """The walk as a Mermaid flow chart: loops, branches and parallels as boxes, values as arrows.
+
+    A dotted arrow goes to a box that a value steers: a branch by its choice, a loop by its count.
+    """
+    chart = _Chart(walk)
+    lines = ["flowchart LR", "  request([request])", "  reply([reply])", *chart.boxes(walk.step, 1)]
     for edge in walk.edges():
-        source = ids[edge.source] if edge.source else "request"
-        target = ids[edge.target] if edge.target else "reply"
-        lines.append(f"  {source} -- {_label(edge.value)} --> {target}")
-    return "\n".join(lines)
+        target = chart.ids[edge.target] if edge.target else "reply"
+        lines.append(f"  {chart.ids[edge.source]} -- {_label(edge.value)} --> {target}")
+    return "\n".join([*lines, *chart.steered])
 
 
-def _ids(walk: Walk) -> dict[str, str]:
-    """An id for every node that Mermaid can read, even where names differ in punctuation alone."""
-    ids: dict[str, str] = {}
-    for node in walk.nodes:
-        made = "n_" + "".join(c if c.isascii() and c.isalnum() else "_" for c in node.name)
-        while made in ids.values():
-            made += "_"
-        ids[node.name] = made
-    return ids
+class _Chart:
+    """Names and numbers of one drawing: an id for every node that Mermaid can read, and the arrows to boxes."""
+
+    def __init__(self, walk: Walk) -> None:
+        self.walk = walk
+        self.ids: dict[str, str] = {"": "request"}
+        self.steered: list[str] = []
+        self._count = itertools.count(1)
+        for node in walk.nodes:
+            made = "n_" + "".join(c if c.isascii() and c.isalnum() else "_" for c in node.name)
+            while made in self.ids.values():  # names that differ in punctuation alone
+                made += "_"
+            self.ids[node.name] = made
+
+    def boxes(self, step: Step, depth: int) -> Iterator[str]:
+        match step:
+            case Node():
+                yield f"{'  ' * depth}{self.ids[step.name]}[{_label(step.name)}]"
+            case Sequential(steps):
+                for inner in steps:
+                    yield from self.boxes(inner, depth)
+            case Parallel():
+                yield from self._box("parallel", step, None, depth)
+            case Loop():
+                yield from self._box(_title(step), step, step.times if isinstance(step.times, str) else None, depth)
+            case Branch(on):
+                yield from self._box(f"branch on {on}", step, on, depth)
+
+    def _box(self, title: str, step: Step, steer: str | None, depth: int) -> Iterator[str]:
+        box = f"s{next(self._count)}"
+        yield f"{'  ' * depth}subgraph {box}[{_label(title)}]"
+        for inner in children(step):
+            yield from self.boxes(inner, depth + 1)
+        yield f"{'  ' * depth}end"
+        if steer is not None:
+            inside = {node.name for node in nodes_of(step)}  # Mermaid refuses an arrow from inside a box to the box
+            sources = [source for source in self.walk.sources(steer) if source not in inside]
+            self.steered += [f"  {self.ids[source]} -. {_label(steer)} .-> {box}" for source in sources]
 
 
 def _label(text: str) -> str:
     return '"' + text.replace('"', "#quot;") + '"'
 
 
-def _boxes(step: Step, depth: int, ids: Mapping[str, str], count: Iterator[int]) -> Iterator[str]:
-    pad = "  " * depth
-    match step:
-        case Node():
-            yield f"{pad}{ids[step.name]}[{_label(step.name)}]"
-        case Sequential(steps):
-            for inner in steps:
-                yield from _boxes(inner, depth, ids, count)
-        case Parallel(branches):
-            yield from _box("parallel", branches, depth, ids, count)
-        case Loop():
-            yield from _box(_loop_title(step), (step.body,), depth, ids, count)
-        case Branch(on, cases):
-            yield from _box(f"branch on {on}", tuple(cases.values()), depth, ids, count)
-
-
-def _loop_title(loop: Loop) -> str:
-    return f"{loop.name}: each {loop.stream}" if loop.stream else f"{loop.name} x {loop.times}"
-
-
-def _box(
-    title: str, inside: tuple[Step, ...], depth: int, ids: Mapping[str, str], count: Iterator[int]
-) -> Iterator[str]:
-    pad = "  " * depth
-    yield f"{pad}subgraph s{next(count)}[{_label(title)}]"
-    for step in inside:
-        yield from _boxes(step, depth + 1, ids, count)
-    yield f"{pad}end"
+def _title(loop: Loop) -> str:
+    title = f"{loop.name}: each {loop.stream}" if loop.stream else f"{loop.name} x {loop.times}"
+    return f"{title}, until {loop.until}" if loop.until else title

@@ -16,7 +16,7 @@ from mstar_plan.errors import ComponentError, InvalidInputError, LimitExceededEr
 from mstar_plan.walks.batch import gather
 from mstar_plan.walks.component import ComputePolicy
 from mstar_plan.walks.step import Collect, Loop, Scan
-from mstar_plan.walks.stream import Stream
+from mstar_plan.walks.stream import StreamBuffer
 
 
 class LoopStop(enum.Enum):
@@ -49,7 +49,7 @@ class LoopHost(Protocol):
 
 
 class LoopRun:
-    """The state of one loop under way; `WalkState` drives it: begin, body, end, begin, ..., close."""
+    """The state of one loop under way; `WalkState` drives it: goes_on, begin, body, end, goes_on, ..., close."""
 
     __slots__ = (
         "_began_s", "_best", "_best_by", "_kept", "_longest_s", "_policy", "_scanned", "_timed", "_times", "gathered",
@@ -93,31 +93,34 @@ class LoopRun:
                 items.append(values[name])
             self.iteration = i + 1
 
-    def take_chunk(self, stream: Stream, chunk: tuple[Any, int]) -> None:
-        """Lays a stream's chunk over its wires."""
-        values, (items, new) = self.host.values, chunk
-        values[stream.into] = items
-        if stream.new:
-            values[stream.new] = new
-
-    def begin(self) -> bool:
-        """Prepares the next iteration; False when there is none."""
-        i, loop, values = self.iteration, self.loop, self.host.values
-        if i == self._times:
+    def goes_on(self) -> bool:
+        """Whether there is another iteration: False when the count is reached, or the time is up."""
+        if self.iteration == self._times:
             return False
         if self._timed:
             now = self.host.clock()
-            if i and now + self._longest_s > self.host.soft_deadline:  # type: ignore[operator]
+            if self.iteration and now + self._longest_s > self.host.soft_deadline:  # type: ignore[operator]
                 self.stop = LoopStop.BUDGET
                 return False
             self._began_s = now
+        return True
+
+    def take_chunk(self, buffer: StreamBuffer) -> None:
+        """Lays a stream's next chunk over its wires."""
+        stream, values = buffer.stream, self.host.values
+        values[stream.into], new = buffer.pop()
+        if stream.new:
+            values[stream.new] = new
+
+    def begin(self) -> None:
+        """Prepares the next iteration."""
+        i, loop, values = self.iteration, self.loop, self.host.values
         if loop.index:
             values[loop.index] = _index(i, self.host.size, self.host.device)
         for scan, value in self._scanned:
             values[scan.into] = value.select(scan.dim, i)
         if self._policy is not None:
             values.update(self._policy.before(i, values))
-        return True
 
     def end(self) -> bool:
         """Keeps what the iteration gave; False when the loop is over."""

@@ -244,16 +244,16 @@ class WalkState:
         while not run.steady:
             if loop.stream is not None:
                 buffer = self._sources[loop.stream]
-                chunk = buffer.pop()
-                while chunk is None and not buffer.closed:
+                while not buffer.has_chunk() and not buffer.closed:
                     yield buffer
-                    chunk = buffer.pop()
-                if chunk is None:
+                if not buffer.has_chunk():
                     run.stop = LoopStop.STREAM
                     break
-                run.take_chunk(buffer.stream, chunk)
-            if not run.begin():
+            if not run.goes_on():
                 break
+            if loop.stream is not None:
+                run.take_chunk(buffer)
+            run.begin()
             yield body if type(body) is Node else self._run(body)
             if not run.end():
                 break

@@ -133,12 +133,14 @@ class StreamBuffer:
         """The producer wrote one more item [B, ...]."""
         self._items.append(item)
 
-    def pop(self) -> tuple[Any, int] | None:
-        """The next chunk [B, n, ...] and how many of its items are new; None if there is none (yet)."""
-        available = self._dropped + len(self._items)
-        cut = self.stream.chunks.next_chunk(self._emitted, available, self.closed)
-        if cut is None:
-            return None
+    def has_chunk(self) -> bool:
+        """Whether there is a chunk now; once the stream has closed, False is its end."""
+        return self._cut() is not None
+
+    def pop(self) -> tuple[Any, int]:
+        """The next chunk [B, n, ...], which is there, and how many of its items are new."""
+        cut, available = self._cut(), self._available
+        assert cut is not None, "pop() without a chunk"
         start, stop, new = cut
         emitted, name = self._emitted, self.stream.value
         if not (self._dropped <= start <= emitted < stop <= available and new == stop - emitted):
@@ -155,6 +157,13 @@ class StreamBuffer:
     def clear(self) -> None:
         """Nobody will read from it any more."""
         self._items.clear()
+
+    @property
+    def _available(self) -> int:
+        return self._dropped + len(self._items)
+
+    def _cut(self) -> tuple[int, int, int] | None:
+        return self.stream.chunks.next_chunk(self._emitted, self._available, self.closed)
 
     def _forget(self, available: int) -> None:
         """Drops items before the earliest that the next chunk could start at, so that memory stays bounded."""

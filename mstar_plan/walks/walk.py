@@ -52,23 +52,18 @@ class Walk:
         """All nodes, in order of writing."""
         return nodes_of(self.step)
 
+    def sources(self, wire: str) -> list[str]:
+        """The nodes whose values a reader of `wire` may see, in order of writing; an empty name is the request."""
+        origins = _origins(wire, *_passed_on(self.step))
+        nodes = [node.name for node in self.nodes if origins & {written for _, written in node.outputs}]
+        return nodes if origins.isdisjoint(self.inputs) else ["", *nodes]
+
     def edges(self) -> list[Edge]:
         """Who reads what from whom, by wire; values that loops pass on are named after the node that wrote them."""
-        firsts, gathered = _passed_on(self.step)
-        writers: dict[str, list[str]] = {name: [""] for name in self.inputs}
-        for node in self.nodes:
-            for _, wire in node.outputs:
-                writers.setdefault(wire, []).append(node.name)
-        reads = [(node.name, wire) for node in self.nodes for _, wire in node.inputs] + [
-            ("", wire) for wire in self.outputs
-        ]
-        edges = {
-            Edge(source, wire, target): None
-            for target, wire in reads
-            for origin in _origins(wire, firsts, gathered)
-            for source in writers.get(origin, [])
-        }
-        return list(edges)
+        reads = [(node.name, wire) for node in self.nodes for _, wire in node.inputs]
+        reads += [("", wire) for wire in self.outputs]
+        sources = {wire: self.sources(wire) for _, wire in reads}
+        return list(dict.fromkeys(Edge(source, wire, target) for target, wire in reads for source in sources[wire]))
 
     def inline(self, prefix: str, rename: Mapping[str, str] | None = None) -> Step:
         """This walk as a step of another walk.
@@ -113,16 +108,14 @@ def _passed_on(step: Step) -> tuple[dict[str, set[str]], dict[str, set[tuple[str
     return firsts, gathered
 
 
-def _origins(
-    wire: str, firsts: Mapping[str, set[str]], gathered: Mapping[str, set[tuple[str, bool]]]
-) -> dict[str, None]:
-    """The wires whose writers a reader of `wire` depends on, in order."""
+def _origins(wire: str, firsts: Mapping[str, set[str]], gathered: Mapping[str, set[tuple[str, bool]]]) -> set[str]:
+    """The wires whose writers a reader of `wire` depends on."""
     seen: set[tuple[str, bool]] = set()
     todo = [(wire, True)]
     while todo:
         name, whole = todo.pop()
         if (name, whole) not in seen:
             seen.add((name, whole))
-            todo += sorted(gathered.get(name, set()))
-            todo += [(first, True) for first in sorted(firsts.get(name, set())) if whole]
-    return dict.fromkeys(name for name, _ in sorted(seen))
+            todo += gathered.get(name, set())
+            todo += [(first, True) for first in firsts.get(name, set()) if whole]
+    return {name for name, _ in seen}

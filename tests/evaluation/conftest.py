@@ -16,7 +16,7 @@ STEP_M = 0.1
 
 
 class LineEnv(gymnasium.Env):
-    """Position 0 at the start, goal at 0.3 m, solved within 0.05 m, `steps` long; the seed moves the goal by its micrometres."""
+    """Starts at 0; the goal is at 0.3 m and `seed` micrometres, solved within 0.05 m; `steps` long."""
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": [], "render_fps": 10}
     success_distance = 0.05

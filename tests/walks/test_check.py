@@ -92,7 +92,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
         lambda: walk(loop(loop(F, index="z", name="in"), carry=("z",)), "x z"),
         ("loop 'in'", "'z'", "written already")),
     "a body that writes its index": (lambda: walk(loop(node("f", "x", "y i"), index="i")), ("node 'f'", "'i'")),
-    "a scan of nothing": (lambda: walk(loop(node("f", "s", "y"), scan={"xs": "s"})), ("scans", "'xs'", "'x'?")),
+    "a scan of nothing": (lambda: walk(loop(node("f", "s", "y"), scan={"xs": "s"})), ("(scan)", "'xs'", "'x'?")),
     "until from outside": (lambda: walk(loop(F, until="x")), ("until='x'", "does not write")),
     "until of one case": (lambda: walk(loop(MAYBE, until="y")), ("until='y'", "every path")),
     "a collect from outside": (lambda: walk(loop(F, collect={"x": "xs"}), outputs="xs y"), ("collect='x'", "body")),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 from typing import Any
 
@@ -24,8 +23,9 @@ def drain(policy: ChunkPolicy, count: int, *, every: int = 1) -> list[tuple[list
     buffer, chunks = StreamBuffer(Stream("v", "vs", policy)), []
 
     def take() -> None:
-        while (chunk := buffer.pop()) is not None:
-            chunks.append((chunk[0][0, :, 0].tolist(), chunk[1]))
+        while buffer.has_chunk():
+            items, new = buffer.pop()
+            chunks.append((items[0, :, 0].tolist(), new))
 
     for n in range(count):
         buffer.push(item(n))
@@ -33,7 +33,6 @@ def drain(policy: ChunkPolicy, count: int, *, every: int = 1) -> list[tuple[list
             take()
     buffer.closed = True
     take()
-    assert buffer.pop() is None
     return chunks
 
 
@@ -79,7 +78,7 @@ def test_a_chunk_stacks_along_axis_one() -> None:
     buffer = StreamBuffer(Stream("v", "vs", FixedChunks(3)))
     for n in range(3):
         buffer.push(torch.full((2, 5), n))
-    chunk, new = buffer.pop() or pytest.fail("no chunk")
+    chunk, new = buffer.pop()
     assert chunk.shape == (2, 3, 5)
     assert new == 3
 
@@ -99,8 +98,8 @@ def test_memory_is_bounded_by_what_a_chunk_can_want(policy: ChunkPolicy) -> None
         alive.append(weakref.ref(one))
         buffer.push(one)
         del one
-        buffer.pop()
-    gc.collect()
+        if buffer.has_chunk():
+            buffer.pop()
     assert sum(ref() is not None for ref in alive) <= 5
 
 

@@ -5,7 +5,7 @@ Shapes: N members, R rows, I inputs, O outputs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import torch
@@ -48,30 +48,42 @@ class StackedMlp(nn.Module):
 
     def __init__(self, members: Sequence[Mlp]) -> None:
         super().__init__()
+        self.alone = len(members) == 1  # one plain product is a quarter faster than a batch of one
         self.depth = len(members[0].linears)
         self.normed = len(members[0].norms) > 0
         for i in range(self.depth):
-            layers = [member.linears[i] for member in members]
-            weights = [layer.get_parameter("weight").detach().t() for layer in layers]
-            self._keep(f"weight{i}", torch.stack(weights))  # [N, I, O]
-            self._keep(f"bias{i}", torch.stack([layer.get_parameter("bias").detach()[None] for layer in layers]))
+            self._keep(f"weight{i}", [member.linears[i].get_parameter("weight").t() for member in members])
+            self._keep(f"bias{i}", [member.linears[i].get_parameter("bias") for member in members])
             if self.normed and i < self.depth - 1:
-                norms = [member.norms[i] for member in members]
-                self._keep(f"scale{i}", torch.stack([norm.get_parameter("weight").detach()[None] for norm in norms]))
-                self._keep(f"shift{i}", torch.stack([norm.get_parameter("bias").detach()[None] for norm in norms]))
+                self._keep(f"scale{i}", [member.norms[i].get_parameter("weight") for member in members])
+                self._keep(f"shift{i}", [member.norms[i].get_parameter("bias") for member in members])
 
     def forward(self, x_NRI: Tensor, residual_NRO: Tensor | None = None) -> Tensor:
         """Maps [N, R, I] to [N, R, O], plus `residual_NRO` if given."""
-        for i in range(self.depth - 1):
-            x_NRI = torch.baddbmm(self.get_buffer(f"bias{i}"), x_NRI, self.get_buffer(f"weight{i}"))
-            if self.normed:
-                x_NRI = functional.layer_norm(x_NRI, x_NRI.shape[-1:])
-                x_NRI = torch.addcmul(self.get_buffer(f"shift{i}"), x_NRI, self.get_buffer(f"scale{i}"))
-            x_NRI = functional.silu(x_NRI, inplace=True)
-        weight, bias = self.get_buffer(f"weight{self.depth - 1}"), self.get_buffer(f"bias{self.depth - 1}")
-        if residual_NRO is None:
-            return torch.baddbmm(bias, x_NRI, weight)
-        return torch.baddbmm(residual_NRO, x_NRI, weight).add_(bias)
+        if self.alone:
+            residual = None if residual_NRO is None else residual_NRO[0]
+            return self._chain(x_NRI[0], residual, torch.addmm)[None]
+        return self._chain(x_NRI, residual_NRO, torch.baddbmm)
 
-    def _keep(self, name: str, value: Tensor) -> None:
-        self.register_buffer(name, value.contiguous(), persistent=False)
+    def _chain(self, x: Tensor, residual: Tensor | None, product: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
+        for i in range(self.depth - 1):
+            x = product(self.get_buffer(f"bias{i}"), x, self.get_buffer(f"weight{i}"))
+            if self.normed:
+                x = self._normalise(x, self.get_buffer(f"scale{i}"), self.get_buffer(f"shift{i}"))
+            x = functional.silu(x, inplace=True)
+        weight, bias = self.get_buffer(f"weight{self.depth - 1}"), self.get_buffer(f"bias{self.depth - 1}")
+        if residual is None:
+            return product(bias, x, weight)
+        return product(residual, x, weight).add_(bias)
+
+    def _normalise(self, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        if self.alone:
+            return functional.layer_norm(x, x.shape[-1:], scale, shift)
+        return torch.addcmul(shift, functional.layer_norm(x, x.shape[-1:]), scale)
+
+    def _keep(self, name: str, values: Sequence[Tensor]) -> None:
+        """Keeps one member's [I, O] or [O] as it is, those of more as [N, I, O] or [N, 1, O]."""
+        value = values[0].detach()
+        if not self.alone:
+            value = torch.stack([each.detach() if each.ndim == 2 else each.detach()[None] for each in values])
+        self.register_buffer(name, value.contiguous().clone(), persistent=False)
