@@ -124,12 +124,15 @@ class GoalEnv(gymnasium.Env[dict[str, NDArray[Any]], NDArray[np.float32]]):
         Raises:
             ValueError: A size that is not a whole number from 1 to 2048.
         """
-        _check_size(size, "size")
-        if self._large_camera is None or self._large_camera.size != size:
-            if self._large_camera is not None:
-                self._large_camera.close()
-            self._large_camera = TopCamera(self.model, size)
-        return self._picture(self.data, self._large_camera)
+        return self._picture(self.data, self._camera_of(size))
+
+    def render_goal(self, size: int) -> NDArray[np.uint8]:
+        """Returns [size, size, 3] uint8 RGB of the goal, like `render_pixels`.
+
+        Raises:
+            ValueError: A size that is not a whole number from 1 to 2048.
+        """
+        return self._picture(self._scratch, self._camera_of(size))  # it stays at the goal that `reset` drew
 
     def simulate(self, actions: ArrayLike) -> Vector:
         """Rolls action sequences out from the present state with the true physics, and leaves the episode as it is.
@@ -190,6 +193,14 @@ class GoalEnv(gymnasium.Env[dict[str, NDArray[Any]], NDArray[np.float32]]):
         mujoco.mj_kinematics(self.model, data)
         mujoco.mj_camlight(self.model, data)
         return camera.picture(data)
+
+    def _camera_of(self, size: int) -> TopCamera:
+        _check_size(size, "size")
+        if self._large_camera is None or self._large_camera.size != size:
+            if self._large_camera is not None:
+                self._large_camera.close()
+            self._large_camera = TopCamera(self.model, size)
+        return self._large_camera
 
     def _observe(self) -> dict[str, NDArray[Any]]:
         return {

@@ -284,3 +284,14 @@ def test_a_scene_steps_at_a_hundred_hertz_and_draws_cheaply(name):
     assert model.vis.quality.offsamples == 0
     assert not model.light_castshadow.any()
     assert not model.opt.gravity.any()
+
+
+@pytest.mark.render
+def test_large_goal_picture_shows_the_goal(env):
+    observation, _ = env.reset(seed=3)
+    now = env.unwrapped.render_pixels(64).astype(float)
+    goal = env.unwrapped.render_goal(64)
+    env.step(np.ones(2, np.float32))
+    assert np.abs(goal - observation["goal_image"].astype(float)).mean() < 1.0
+    assert np.abs(now - observation["goal_image"]).mean() > 1.0
+    np.testing.assert_array_equal(env.unwrapped.render_goal(64), goal)
