@@ -2,8 +2,8 @@
 
     python scripts/bench_plan.py [--model reach] [--repeats 200] [--json runs/bench_plan.json]
 
-Both sides of a ratio run in turn in one process, so that a drift of the machine's speed cancels; medians of the paired
-ratios are printed, and written as JSON.
+Both sides of a ratio run in turn in one process, block by block, so that a drift of the speed cancels; medians of the
+of the paired ratios are printed, and written as JSON.
 """
 
 from __future__ import annotations
@@ -80,23 +80,33 @@ def timed(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def paired(one: Callable[[], object], other: Callable[[], object], repeats: int) -> dict[str, float]:
-    """Times two calls in turn, after a warm-up; the garbage collector runs between, not in, the timings."""
-    for _ in range(10):
-        one(), other()
+def paired(one: Callable[[], object], other: Callable[[], object], repeats: int, block: int = 10) -> dict[str, float]:
+    """Times two calls in turn, in blocks of `block`, so that each side runs with warm caches, as it would in use.
+
+    A block's time is its median; the ratio is the median over the pairs of blocks. The first call of a block is not
+    counted, and the garbage collector runs between blocks.
+    """
+    blocks = []
+    for i in range(1 + max(3, repeats // block)):
+        sides = (one, other) if i % 2 else (other, one)
+        times = {side: block_time(side, block) for side in sides}
+        blocks.append((times[one], times[other]))
+    blocks = blocks[1:]  # the first pair is the warm-up
+    return {
+        "ratio": statistics.median(a / b for a, b in blocks),
+        "ms": 1e3 * statistics.median(a for a, _ in blocks),
+        "beside_ms": 1e3 * statistics.median(b for _, b in blocks),
+    }
+
+
+def block_time(call: Callable[[], object], block: int) -> float:
+    """Median seconds of a call, over a block of them."""
     gc.collect()
     gc.disable()
-    pairs = []
-    for i in range(repeats):
-        first = timed(one) if i % 2 else None
-        second = timed(other)
-        pairs.append((timed(one) if first is None else first, second))
+    call()
+    median = statistics.median(timed(call) for _ in range(block))
     gc.enable()
-    return {
-        "ratio": statistics.median(a / b for a, b in pairs),
-        "ms": 1e3 * statistics.median(a for a, _ in pairs),
-        "beside_ms": 1e3 * statistics.median(b for _, b in pairs),
-    }
+    return median
 
 
 def largest_difference(alone: list[Plan], together: list[Plan]) -> float:
@@ -127,7 +137,7 @@ def measure(model: WorldModel, repeats: int) -> dict[str, object]:
         same = np.abs(solver.solve(batch[0]).actions - by_hand(batch[0])).max()
         assert same < 1e-5, f"the hand-written loop finds another plan: {same}"
         machinery = paired(lambda: solver.solve(batch[0]), lambda: by_hand(batch[0]), repeats)
-        concurrent = paired(together, lambda: [solver.solve(r) for r in batch], max(10, repeats // 8))
+        concurrent = paired(together, lambda: [solver.solve(r) for r in batch], max(60, repeats // 4))
         deterministic = paired(
             lambda: solver.solve(batch[0].but(deterministic=True)), lambda: solver.solve(batch[0]), repeats // 2
         )

@@ -5,6 +5,7 @@ Shapes: B requests, K candidates, H horizon, A action.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -103,6 +104,13 @@ def _running(cumulative: _Cumulative, sequences: Tensor, ramp: Tensor, pick: _Pi
     return pick(forward, backward)
 
 
+@functools.lru_cache(maxsize=64)
+def _with_slack(spec: ActionSpec) -> tuple[FloatArray, FloatArray]:
+    """The bounds, wider by what float32 rounding may cost."""
+    slack = np.float32(1e-5) * (spec.high - spec.low)
+    return spec.low - slack, spec.high + slack
+
+
 def worst_violation(actions: FloatArray, spec: ActionSpec, last: FloatArray | None = None, *, rate: bool = True) -> str:
     """Says in words how actions [H, A] break the limits; empty where they keep them (to float32 rounding).
 
@@ -112,11 +120,12 @@ def worst_violation(actions: FloatArray, spec: ActionSpec, last: FloatArray | No
         last: [A] action that was executed just before, if there was one.
         rate: Look at the rate limit as well.
     """
-    slack = 1e-5 * (spec.high - spec.low)
-    over = (actions - spec.high - slack).max(), (spec.low - slack - actions).max()
-    if max(over) > 0:
-        return f"an action is {max(over):.3g} outside the bounds {spec.low.tolist()}..{spec.high.tolist()}"
+    low, high = _with_slack(spec)
+    if actions.size and not ((actions >= low) & (actions <= high)).all():
+        over = max((actions - spec.high).max(), (spec.low - actions).max())
+        return f"an action is {over:.3g} outside the bounds {spec.low.tolist()}..{spec.high.tolist()}"
     if rate and spec.max_delta is not None:
+        slack = high - spec.high
         before = actions[:1] if last is None else last[None]
         jump = abs(np.diff(actions, axis=0, prepend=before)) - spec.max_delta - slack
         if jump.max() > 0:

@@ -152,10 +152,12 @@ class Refit:
     """The next distribution, and this iteration's best actions [B, H, A] and cost [B]; infinity: none is finite."""
 
     inputs = ("mean", "std", "elites", "candidates", "actions", "costs", "samples")
-    outputs = ("mean", "std", "elites", "best_actions", "best_cost", "converged", "samples")
 
     def __init__(self, planner: Planner) -> None:
         self.planner = planner
+        self.tolerance = planner.config.tolerance
+        ends = ("converged",) if self.tolerance else ()  # without a tolerance nobody asks
+        self.outputs = ("mean", "std", "elites", "best_actions", "best_cost", "samples", *ends)
 
     def __call__(self, batch: Batch) -> Outputs:
         """Refits; costs of padding are cut off."""
@@ -163,16 +165,18 @@ class Refit:
         costs = batch["costs"][:, : candidates.shape[1]]
         old = PlannerState(batch["mean"], batch["std"], batch["elites"])
         new = self.planner.refit(old, candidates, costs)
-        best_cost, best = torch.where(costs.isfinite(), costs, torch.inf).min(1)
-        return {
+        best_cost, best = costs.nan_to_num(torch.inf, torch.inf, torch.inf).min(1)
+        fitted = {
             "mean": new.mean,
             "std": new.std,
             "elites": new.elites,
             "best_actions": take(batch["actions"], best[:, None])[:, 0],
             "best_cost": best_cost,
-            "converged": converged(new, self.planner.config.tolerance),
             "samples": self.planner.next_samples(batch["samples"]),
         }
+        if self.tolerance:
+            fitted["converged"] = converged(new, self.tolerance)
+        return fitted
 
 
 def plan_components(model: WorldModel, planner: Planner, objective: Objective) -> Mapping[str, Component]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
 from collections.abc import Mapping
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from mstar_plan.errors import ComponentError
@@ -36,10 +40,11 @@ def plan_of(result: WalkResult, request: PlanRequest, spec: ModelSpec, sizes: Pl
         ComponentError: No candidate had a finite cost, or the plan is not finite or not inside the limits.
     """
     outputs, end = result.outputs, result.loop_ends[SEARCH]
-    actions, cost = row(outputs["plan"]), float(outputs["cost"][0])
+    actions, std, mean_and_elites = _sequences(outputs)
+    cost = outputs["cost"].item()
     last = request.context_actions[-1] if request.context_actions is not None else None
     _check(actions, cost, spec, last, sizes)
-    history = np.minimum.accumulate(row(outputs["cost_history"]))
+    history = itertools.accumulate(outputs["cost_history"][0].tolist(), min)
     return Plan(
         actions=actions,
         cost=cost,
@@ -47,9 +52,9 @@ def plan_of(result: WalkResult, request: PlanRequest, spec: ModelSpec, sizes: Pl
         status=STATUS[end.stop],
         iterations=end.iterations,
         samples=sizes.samples,
-        cost_history=tuple(history.tolist()),
-        std=_std(outputs["std"], spec.action),
-        warm_start=_warm_start(outputs, spec.action),
+        cost_history=tuple(history),
+        std=std * _scale(spec.action)[1],
+        warm_start=_warm_start(mean_and_elites, spec.action),
         seed=request.seed,
         observation_seq=request.observation.seq,
         latent=row(outputs["latents"][:, -1]) if spec.context_frames > 1 else None,
@@ -69,18 +74,28 @@ def timing_of(timing: RequestTiming) -> PlanTiming:
     )
 
 
-def _std(std: Tensor, spec: ActionSpec) -> FloatArray:
-    return (row(std) * (spec.high - spec.low) / 2).astype(np.float32)
+@functools.lru_cache(maxsize=64)
+def _scale(spec: ActionSpec) -> tuple[FloatArray, FloatArray]:
+    """Centre and half range of the actions, [A] each."""
+    low, high = spec.low, spec.high
+    return np.asarray((high + low) / 2, np.float32), np.asarray((high - low) / 2, np.float32)
 
 
-def _warm_start(outputs: Mapping[str, Tensor], spec: ActionSpec) -> WarmStart:
-    centre, half = (spec.high + spec.low) / 2, (spec.high - spec.low) / 2
-    mean, elites = (np.clip(centre + half * row(outputs[name]), spec.low, spec.high) for name in ("mean", "elites"))
-    return WarmStart(mean.astype(np.float32), elites.astype(np.float32))
+def _sequences(outputs: Mapping[str, Tensor]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Plan and std [H, A], mean and elites [1 + E, H, A] of the only row, brought over from the device as one."""
+    plan, std, mean = (outputs[name][:, None] for name in ("plan", "std", "mean"))
+    joined = row(torch.cat([plan, std, mean, outputs["elites"]], 1))
+    return joined[0], joined[1], joined[2:]
+
+
+def _warm_start(mean_and_elites: FloatArray, spec: ActionSpec) -> WarmStart:
+    centre, half = _scale(spec)
+    scaled = np.clip(centre + half * mean_and_elites, spec.low, spec.high)
+    return WarmStart(scaled[0], scaled[1:])
 
 
 def _check(actions: FloatArray, cost: float, spec: ModelSpec, last: FloatArray | None, sizes: PlanDefaults) -> None:
-    if not np.isfinite(cost):
+    if not math.isfinite(cost):
         raise ComponentError(
             f"model {spec.name!r} gave none of {sizes.samples} candidates a finite cost; check weights and image",
             details={"cause": "NON_FINITE_COST"},

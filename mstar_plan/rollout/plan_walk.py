@@ -34,7 +34,8 @@ def plan_graph(model: WorldModel, planner: PlannerConfig, objective: ObjectiveCo
     """
     made = make_planner(planner)
     walks = [encode_walk(), rollout_walk()]
-    walks += [plan_walk(g, t, made.fixed_samples) for g in ("goal_frames", "goal_latent") for t in (False, True)]
+    early = planner.tolerance > 0
+    walks += [plan_walk(g, t, made.fixed_samples, early) for g in ("goal_frames", "goal_latent") for t in (False, True)]
     components = plan_components(model, made, make_objective(objective))
     return Graph(name or model.spec.name, components, {walk.name: walk for walk in walks})
 
@@ -61,13 +62,14 @@ def rollout_walk() -> Walk:
     return Walk("rollout", step, (*CONTEXT, "actions", "candidates", "horizon"), ("predicted",))
 
 
-def plan_walk(goal: str, tiled: bool, fixed_samples: bool) -> Walk:
+def plan_walk(goal: str, tiled: bool, fixed_samples: bool, ends_early: bool = True) -> Walk:
     """One plan request.
 
     Args:
         goal: "goal_frames" ([B, 1, H_px, W_px, 3] uint8) or "goal_latent" ([B, 1, N, D]).
         tiled: Candidates are rolled out in tiles of `tile`, one after the other.
         fixed_samples: Every iteration has as many candidates; then rollouts are begun once for all of them.
+        ends_early: The search ends when the candidates agree.
     """
     begin_once = tiled or fixed_samples
     step = Sequential(
@@ -75,7 +77,7 @@ def plan_walk(goal: str, tiled: bool, fixed_samples: bool) -> Walk:
             _see(goal),
             Node("init", ("latents", "warm_mean", "warm_elites", "horizon"), ("mean", "std", "elites")),
             *((_begin("tile" if tiled else "samples"),) if begin_once else ()),
-            _search(tiled, begin_once),
+            _search(tiled, begin_once, ends_early),
         )
     )
     inputs = (*CONTEXT, goal, "seed", "horizon", "iterations", "samples", "warm_mean", "warm_elites", "last_action")
@@ -98,11 +100,12 @@ def _begin(candidates: str) -> Node:
     return Node("begin", {**reads, "candidates": candidates}, writes)
 
 
-def _search(tiled: bool, begin_once: bool) -> Loop:
+def _search(tiled: bool, begin_once: bool, ends_early: bool) -> Loop:
     """The planner's loop: it keeps its best so far, and may be ended between iterations by the clock."""
     propose = {name: name for name in ("mean", "std", "elites", "seed", "iteration", "last_action")}
     refit = {name: name for name in ("mean", "std", "elites", "candidates", "actions", "costs")}
-    fitted = {name: name for name in ("mean", "std", "elites", "best_actions", "best_cost", "converged")}
+    fitted = {name: name for name in ("mean", "std", "elites", "best_actions", "best_cost")}
+    fitted |= {"converged": "converged"} if ends_early else {}
     body = Sequential(
         (
             Node("propose", {**propose, "samples": "samples_now"}, ("candidates", "actions")),
@@ -117,7 +120,7 @@ def _search(tiled: bool, begin_once: bool) -> Loop:
         carry={"mean": "mean", "std": "std", "elites": "elites", "samples_now": "samples"},
         collect={"best_cost": "cost_history"},
         index="iteration",
-        until="converged",
+        until="converged" if ends_early else None,
         best=Best("best_cost", {"best_actions": "plan", "best_cost": "cost"}),
         anytime=True,
         name=SEARCH,

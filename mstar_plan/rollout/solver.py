@@ -81,8 +81,14 @@ class PlanSolver:
         """
         sizes, pending = self._start(request, deadline_s)
         future: Future[Plan] = Future()
-        future.add_done_callback(lambda ended: pending.cancel() if ended.cancelled() else None)
-        pending.add_done_callback(lambda ended: self._found(ended, future, request, sizes))
+        under_way = [pending]  # let go of at the end: two futures that hold each other would keep every tensor alive
+
+        def found(ended: Future[WalkResult]) -> None:
+            under_way.clear()
+            self._found(ended, future, request, sizes)
+
+        future.add_done_callback(lambda ended: [each.cancel() for each in under_way] if ended.cancelled() else None)
+        pending.add_done_callback(found)
         return future
 
     def _start(self, request: PlanRequest, deadline_s: float | None) -> tuple[PlanDefaults, Request]:

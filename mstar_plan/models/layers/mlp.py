@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -66,12 +67,13 @@ class StackedMlp(nn.Module):
         return self._chain(x_NRI, residual_NRO, torch.baddbmm)
 
     def _chain(self, x: Tensor, residual: Tensor | None, product: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
+        kept = cast("dict[str, Tensor]", self._buffers)  # looked up once a step: a tenth of a small model's time
         for i in range(self.depth - 1):
-            x = product(self.get_buffer(f"bias{i}"), x, self.get_buffer(f"weight{i}"))
+            x = product(kept[f"bias{i}"], x, kept[f"weight{i}"])
             if self.normed:
-                x = self._normalise(x, self.get_buffer(f"scale{i}"), self.get_buffer(f"shift{i}"))
+                x = self._normalise(x, kept[f"scale{i}"], kept[f"shift{i}"])
             x = functional.silu(x, inplace=True)
-        weight, bias = self.get_buffer(f"weight{self.depth - 1}"), self.get_buffer(f"bias{self.depth - 1}")
+        weight, bias = kept[f"weight{self.depth - 1}"], kept[f"bias{self.depth - 1}"]
         if residual is None:
             return product(bias, x, weight)
         return product(residual, x, weight).add_(bias)
