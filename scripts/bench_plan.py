@@ -3,7 +3,7 @@
     python scripts/bench_plan.py [--model reach] [--repeats 200] [--json runs/bench_plan.json]
 
 Both sides of a ratio run in turn in one process, block by block, so that a drift of the speed cancels; medians of the
-of the paired ratios are printed, and written as JSON.
+paired ratios are printed, and written as JSON.
 """
 
 from __future__ import annotations
