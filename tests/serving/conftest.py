@@ -7,12 +7,10 @@ from contextlib import ExitStack
 from typing import Any
 
 import grpc
-import numpy as np
 import pytest
+from serving_world import GOAL, LIMITS, NOW, PLANNER
 
-from mstar_plan.models.toy import ToyWorld, render
-from mstar_plan.rollout.cem import CEMConfig
-from mstar_plan.rollout.limits import PlanLimits
+from mstar_plan.models.toy import ToyWorld
 from mstar_plan.rollout.objective import ObjectiveConfig
 from mstar_plan.rollout.plan_walk import plan_graph
 from mstar_plan.rollout.solver import PlanSolver
@@ -23,10 +21,6 @@ from mstar_plan.serving.limits import ServerLimits
 from mstar_plan.serving.proto.mstar.plan.v1 import planning_pb2 as pb
 from mstar_plan.serving.proto.mstar.plan.v1 import planning_pb2_grpc
 from mstar_plan.serving.server import PlanningServer, ServerConfig
-
-PLANNER = CEMConfig(samples=48, iterations=3, horizon=6, elites=8, carry=4)
-LIMITS = PlanLimits(max_horizon=12, max_iterations=10_000, max_samples=256, max_soft_time_s=5.0)
-NOW, GOAL = render(np.array([-0.3, 0.1])), render(np.array([0.2, -0.2]))
 
 
 @pytest.fixture(scope="session")

@@ -160,11 +160,9 @@ def test_many_random_messages_never_break_the_server(stub, message):
             data[place] = rng.integers(0, 256)
         try:
             damaged = pb.PlanRequest.FromString(bytes(data))
-        except Exception:  # noqa: S112  only what parses gets this far; raw bytes have a test of their own
+        except Exception:  # only what parses gets this far; raw bytes have a test of their own
             continue
         damaged.budget.iterations = min(damaged.budget.iterations, 3) or 1
-        try:
-            stub.Plan(damaged, timeout=10)
-        except grpc.RpcError as error:
-            assert error.code() in (Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.RESOURCE_EXHAUSTED), error
+        answer = stub.Plan.future(damaged, timeout=10)
+        assert answer.code() in (Code.OK, Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.RESOURCE_EXHAUSTED), answer
     assert stub.Plan(message, timeout=10).status == pb.PLAN_STATUS_COMPLETE

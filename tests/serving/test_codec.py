@@ -26,7 +26,11 @@ PICTURE = np.arange(12 * 8 * 3, dtype=np.uint8).reshape(12, 8, 3)
 def test_tensors_come_back_as_they_were(data: st.DataObject) -> None:
     dtype = np.dtype(data.draw(st.sampled_from(DTYPES)))
     elements = {"allow_nan": False, "allow_infinity": False} if dtype.kind == "f" else {}
-    array = data.draw(hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=4, max_side=4), elements=hnp.from_dtype(dtype, **elements)))
+    array = data.draw(
+        hnp.arrays(
+            dtype, hnp.array_shapes(min_dims=0, max_dims=4, max_side=4), elements=hnp.from_dtype(dtype, **elements)
+        )
+    )
     back = decode_tensor(encode_tensor(array, "x"), "x", LIMITS)
     np.testing.assert_array_equal(back, array)
     assert back.flags.writeable
