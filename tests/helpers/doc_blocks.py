@@ -12,10 +12,10 @@ DOCS = Path(__file__).parents[2] / "docs"
 _FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 
 
-def run_page(name: str) -> dict[str, Any]:
-    """Runs docs/NAME, checks every printed block against what is printed, and returns the names that were defined."""
+def run_page(name: str, **given: Any) -> dict[str, Any]:
+    """Runs docs/NAME with the names `given`, checks every printed block, and returns the names that were defined."""
     page = (DOCS / name).read_text()
-    names: dict[str, Any] = {"__name__": "page"}
+    names: dict[str, Any] = {"__name__": "page", **given}
     printed: str | None = None
     for fence in _FENCE.finditer(page):
         language, text = fence.groups()

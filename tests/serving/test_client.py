@@ -112,11 +112,13 @@ def test_a_soft_budget_gives_the_best_so_far(client):
     assert reply.round_trip_ms < 1000
 
 
-def test_the_deadline_of_the_call_is_a_budget_too(client):
-    reply = client.plan_reply(REQUEST.but(iterations=10_000), timeout_s=0.25)
+def test_the_deadline_of_the_call_is_a_budget_too(serve):
+    server = serve(reply_margin_s=0.2)  # generous: a busy machine must not fail this
+    with PlanClient(server.address) as client:
+        reply = client.plan_reply(REQUEST.but(iterations=10_000), timeout_s=0.5)
     assert reply.plan.status is PlanStatus.BUDGET_EXHAUSTED
     assert reply.budget_source == "deadline"
-    assert reply.round_trip_ms < 250
+    assert reply.soft_time_s == pytest.approx(0.3, abs=0.05)
 
 
 def test_no_time_at_all_is_an_error(client):
