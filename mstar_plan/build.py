@@ -107,7 +107,12 @@ def build_model(task: Task, config: PlanningConfig) -> WorldModel:
         UnavailableError: Its weights are not installed.
         WeightsError: The weight file is damaged or of another architecture.
     """
-    return load_model(task.model) if config.weights is None else load_model_file(config.weights)
+    device = pick_device(config.device)
+    return (
+        load_model(task.model, device=device)
+        if config.weights is None
+        else load_model_file(config.weights, device=device)
+    )
 
 
 def build_graph(task: Task, config: PlanningConfig) -> Graph:
@@ -142,10 +147,16 @@ def build_planning(configs: Mapping[str, tuple[Task, PlanningConfig]]) -> Planni
     return Planning(runtime, models, solvers)
 
 
+def pick_device(name: str) -> str:
+    """The device of a name; "auto" takes a GPU if there is one."""
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return name
+
+
 def place(config: PlacementConfig, device: str, threads: int) -> PlacementConfig:
     """Fills in device and threads where a placement leaves them open."""
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = pick_device(device)
     groups = {
         name: replace(group, device=group.device or device, threads=group.threads or threads)
         for name, group in config.groups.items()

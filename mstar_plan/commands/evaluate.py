@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from mstar_plan.build import PlanningConfig, Task, build_env, build_model, frame_encoder
+from mstar_plan.build import PlanningConfig, Task, build_env, build_model, frame_encoder, pick_device
 from mstar_plan.commands.controllers import GOALS, PLANNING, ControllerName, open_controller
 from mstar_plan.commands.output import make_folder
 from mstar_plan.config import Section, load
@@ -91,6 +91,7 @@ def run_evaluation(
             record=config.record,
             episode=EpisodeConfig(goal=GOALS[config.controller], real_time=config.real_time),
             settings=settings(config) if planning else {},
+            device=pick_device(config.device) if planning and not config.address else None,
         ),
         progress,
     )
@@ -116,5 +117,7 @@ def add_video(report: EvaluationReport, config: EvaluationConfig) -> EvaluationR
     """Writes the video of the recorded episodes, if there are any; returns the report with its name."""
     if not config.record:
         return report
-    encode = frame_encoder(build_model(config.env, config)) if config.controller in PLANNING else None
+    encode = None
+    if config.controller in PLANNING:
+        encode = frame_encoder(build_model(config.env, replace(config, device="cpu")))
     return write_video(report, config.out, encode)

@@ -182,7 +182,8 @@ def _parse_words(words: Sequence[str]) -> Tree:
             raise ConfigError(f"{key} is given twice, as {seen[key]!r} and {value!r}; keep one", field=key)
         seen[key] = value
         try:
-            tree = _plain(OmegaConf.from_dotlist([word]))
+            quoted = f'{key}="-"' if value == "-" else word  # to YAML a lone dash would begin a list
+            tree = _plain(OmegaConf.from_dotlist([quoted]))
         except (yaml.YAMLError, OmegaConfBaseException) as error:
             raise ConfigError(f"{key} is {value!r}, which is not YAML: {_first(error)}", field=key) from error
         _graft(result, tree)
