@@ -20,7 +20,7 @@ from mstar_plan.build import (
     build_planning,
     place,
 )
-from mstar_plan.errors import ConfigError, NotFoundError, UnavailableError, WeightsError
+from mstar_plan.errors import ConfigError, InvalidInputError, NotFoundError, UnavailableError, WeightsError
 from mstar_plan.models.toy import best_plan, render
 from mstar_plan.rollout.cem import CEMConfig
 from mstar_plan.rollout.mppi import MPPIConfig
@@ -98,7 +98,7 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
         build_model(TOY, config(weights=tmp_path / "absent.safetensors"))
     with pytest.raises(ConfigError, match="threads is 0"):
         config(threads=0)
-    with pytest.raises(ConfigError, match="device is 'gpu'"):
+    with pytest.raises(InvalidInputError, match="device is 'gpu'"):
         build_planning({"toy": (TOY, config(device="gpu"))})
 
 

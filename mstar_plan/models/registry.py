@@ -116,5 +116,6 @@ def _ready(model: WorldModel, device: str | torch.device | None) -> WorldModel:
     try:
         ready: WorldModel = model.to(device or "cpu").eval().requires_grad_(False)
     except (RuntimeError, AssertionError) as error:  # torch raises either, by backend
-        raise InvalidInputError(f"device {str(device)!r} cannot be used: {error}", field="device") from error
+        what = f"device is {str(device)!r}, which cannot be used here"
+        raise InvalidInputError(f"{what}: use cpu, or cuda:0 where PyTorch has a GPU", field="device") from error
     return ready

@@ -96,7 +96,8 @@ def test_collect_then_train(tmp_path, capsys) -> None:
     words = ["env=wall", f"data={data}", "episodes=4", "steps=12", f"out={weights}", *short]
     assert main(["train", *words]) == 0
     assert weights.stat().st_size < 8e6
-    assert main(["evaluate", "env=wall", "controller=local", "episodes=1", f"weights={weights}", f"out={tmp_path}"]) == 0
+    words = ["env=wall", "controller=local", "episodes=1", f"weights={weights}", f"out={tmp_path}"]
+    assert main(["evaluate", *words]) == 0
     assert json.loads((tmp_path / "report.json").read_text())["settings"]["weights"] == str(weights)
 
 
