@@ -52,16 +52,20 @@ class PlanSolver:
             InvalidInputError: It is no image, or has another size than the model's.
         """
         check_frame_size(check_image(frame, "frame", ndim=3), self.spec, "frame")
-        request = self.runtime.submit("encode", {"frames": batch_of_one(frame[None])}, graph=self.graph)
+        request = self.runtime.submit("encode", {"frames": batch_of_one(frame[None])}, graph=self.graph, here=True)
         return row(request.result().outputs["latents"][:, 0])
 
     def solve(self, request: PlanRequest, *, deadline_s: float | None = None) -> Plan:
-        """Plans, and waits for it; see `submit`."""
-        future = self.submit(request, deadline_s=deadline_s)
+        """Plans, and waits for it; see `submit`. Where nobody else plans, the calling thread does the work."""
+        sizes, pending = self._start(request, deadline_s, here=True)
         try:
-            return future.result()
+            plan = plan_of(pending.result(), request, self.spec, sizes)
+            if not request.want_predicted:
+                return plan
+            pending = self._predict(request, plan, here=True)
+            return _with_prediction(plan, pending.result())
         finally:
-            future.cancel()  # the caller was interrupted: nobody else can want it
+            pending.cancel()  # if the caller was interrupted: nobody else can want it
 
     def submit(self, request: PlanRequest, *, deadline_s: float | None = None) -> Future[Plan]:
         """Starts planning.
@@ -91,7 +95,9 @@ class PlanSolver:
         pending.add_done_callback(found)
         return future
 
-    def _start(self, request: PlanRequest, deadline_s: float | None) -> tuple[PlanDefaults, Request]:
+    def _start(
+        self, request: PlanRequest, deadline_s: float | None, *, here: bool = False
+    ) -> tuple[PlanDefaults, Request]:
         sizes = effort(request, self.defaults, self.limits, self.spec)
         values = walk_values(request, self.spec, sizes, self._fewest_samples)
         if request.deterministic:
@@ -105,6 +111,7 @@ class PlanSolver:
             soft_time_s=request.soft_time_s,
             session=request.session,
             deterministic=request.deterministic,
+            here=here,
         )
         return sizes, pending
 
@@ -120,7 +127,7 @@ class PlanSolver:
             rollout = self._predict(request, plan)
             rollout.add_done_callback(lambda r: self._predicted(r, future, plan))
 
-    def _predict(self, request: PlanRequest, plan: Plan) -> Request:
+    def _predict(self, request: PlanRequest, plan: Plan, *, here: bool = False) -> Request:
         values = {
             **context_values(request, self.spec),
             "actions": batch_of_one(plan.actions[None]),
@@ -128,12 +135,16 @@ class PlanSolver:
             "horizon": len(plan.actions),
         }
         return self.runtime.submit(
-            "rollout", values, graph=self.graph, session=request.session, deterministic=request.deterministic
+            "rollout", values, graph=self.graph, session=request.session, deterministic=request.deterministic, here=here
         )
 
     def _predicted(self, ended: Future[WalkResult], future: Future[Plan], plan: Plan) -> None:
         with _failing(future):
-            future.set_result(replace(plan, predicted=row(ended.result().outputs["predicted"][:, 0])))
+            future.set_result(_with_prediction(plan, ended.result()))
+
+
+def _with_prediction(plan: Plan, result: WalkResult) -> Plan:
+    return replace(plan, predicted=row(result.outputs["predicted"][:, 0]))
 
 
 @contextlib.contextmanager

@@ -91,7 +91,9 @@ class LocalExecutor:
                 worker.drop(request)
 
         request.on_cancel(forget)
-        first.send(Arrival(job, request, route, _only(job.emit, on_value) if on_value is not None else None))
+        arrival = Arrival(job, request, route, _only(job.emit, on_value) if on_value is not None else None)
+        if not (job.here and first.lend(arrival)):
+            first.send(arrival)
 
     def close(self) -> None:
         """See `Executor`."""

@@ -123,8 +123,8 @@ class Flight:
             self.state.values.update(moved(read, owner.device))
         return self.state.inputs_of(node)
 
-    def run_alone(self, owner: Owner, quiet: Callable[[], bool]) -> None:
-        """Runs node after node while the owner is `quiet`, the one ready node is the owner's, and time is left."""
+    def run_alone(self, owner: Owner, came: Callable[[], int]) -> None:
+        """Runs node after node while nothing `came` in, the one ready node is the owner's, and time is left."""
         components, owners, mixed, deadline = self.route.components, self.route.owners, self.route.mixed, self.deadline
         spent, clock = self.component_s, time.monotonic
         at = ""
@@ -133,7 +133,7 @@ class Flight:
             nonlocal at
             at = node.name
             start = clock()
-            if not quiet() or owners[at] is not owner or (start > deadline and not self.alive(start)):
+            if came() or owners[at] is not owner or (start > deadline and not self.alive(start)):
                 return None
             if mixed:
                 batch = self.read(node, owner)

@@ -27,6 +27,7 @@ class Job:
         deterministic: Its calls are never joined with others.
         policy: Compute policy of its loops; None is off.
         emit: Wires whose values are events of a stream.
+        here: Its caller waits for it, and lends his thread if that helps.
     """
 
     graph: str
@@ -39,6 +40,7 @@ class Job:
     deterministic: bool = False
     policy: ComputePolicy | None = None
     emit: frozenset[str] = frozenset()
+    here: bool = False
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,7 @@ class Runtime:
         session: str = "",
         deterministic: bool = False,
         policy: ComputePolicy | None = None,
+        here: bool = False,
     ) -> Request:
         """Starts a request.
 
@@ -85,6 +86,8 @@ class Runtime:
             session: Name that fairness between clients is kept by; empty for nobody's.
             deterministic: Its calls are never joined with others, so its bytes cannot depend on them.
             policy: Compute policy of its loops; None is off, bit for bit.
+            here: You wait for the result at once: the worker may use your thread for it, if it has nothing else to do.
+                Then this returns when the request has ended. It saves waking two threads.
 
         Raises:
             NotFoundError: There is no such graph or walk.
@@ -101,6 +104,7 @@ class Runtime:
             session=session,
             deterministic=deterministic,
             policy=policy,
+            here=here,
         )
         return self._send(job, None)
 
@@ -179,6 +183,7 @@ class Runtime:
         deterministic: bool,
         policy: ComputePolicy | None,
         emit: Sequence[str] = (),
+        here: bool = False,
     ) -> Job:
         now = time.monotonic()
         name = self._graph_name(graph)
@@ -198,6 +203,7 @@ class Runtime:
             deterministic=deterministic,
             policy=policy,
             emit=frozenset(emit),
+            here=here,
         )
 
     def _send(self, job: Job, on_value: Callable[[str, Any], None] | None) -> Request:

@@ -75,8 +75,8 @@ def test_running_alone_stops_when_somebody_comes(toys: SimpleNamespace) -> None:
     for call in flight.new_calls():
         assert flight.take(call.node, call.component(call.batch))
     flight.dispatched.clear()
-    quiet = iter([True, True, False])
-    flight.run_alone(owner, lambda: next(quiet))
+    came = iter([0, 0, 1])
+    flight.run_alone(owner, lambda: next(came))
     assert set(flight.component_s) == {"propose", "predict"}
     assert [call.node.name for call in flight.new_calls()] == ["predict"]
     assert not flight.request.done()
@@ -90,7 +90,7 @@ def test_running_alone_stops_at_another_owners_node(toys: SimpleNamespace) -> No
     assert flight is not None
     for call in flight.new_calls():
         flight.take(call.node, call.component(call.batch))
-    flight.run_alone(owner, lambda: True)
+    flight.run_alone(owner, lambda: 0)
     assert [call.node.name for call in flight.new_calls()] == ["predict"]
 
 

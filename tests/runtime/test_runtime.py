@@ -706,4 +706,4 @@ def test_nothing_is_left_after_a_storm(toys: SimpleNamespace, groups: int) -> No
                 assert toys.equal(request.result().outputs, toys.by_hand(toys.plan_graph(), "plan", values))
         assert toys.eventually(lambda: len(runtime._admission) == 0)
         workers = runtime._executor._workers.values()
-        assert toys.eventually(lambda: all(not w._scheduler and w._inbox.empty() for w in workers))
+        assert toys.eventually(lambda: all(not w._scheduler and not w._inbox for w in workers))
