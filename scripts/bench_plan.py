@@ -27,7 +27,8 @@ from mstar_plan.models.world_model import WorldModel
 from mstar_plan.rollout.cem import CEM, CEMConfig
 from mstar_plan.rollout.constraints import SearchSpace
 from mstar_plan.rollout.objective import ObjectiveConfig, make_objective
-from mstar_plan.rollout.plan_walk import plan_graph
+from mstar_plan.rollout.plan_values import walk_values
+from mstar_plan.rollout.plan_walk import plan_graph, walk_name
 from mstar_plan.rollout.solver import PlanSolver
 from mstar_plan.runtime.runtime import Runtime
 from mstar_plan.types import Goal, Observation, Plan, PlanRequest
@@ -134,9 +135,15 @@ def measure(model: WorldModel, repeats: int) -> dict[str, object]:
         def together(deterministic: bool = False) -> list[Plan]:
             return [f.result() for f in [solver.submit(r.but(deterministic=deterministic)) for r in batch]]
 
-        same = np.abs(solver.solve(batch[0]).actions - by_hand(batch[0])).max()
-        assert same < 1e-5, f"the hand-written loop finds another plan: {same}"
-        machinery = paired(lambda: solver.solve(batch[0]), lambda: by_hand(batch[0]), repeats)
+        def walk() -> torch.Tensor:
+            values = walk_values(batch[0], model.spec, solver.defaults, config.fewest_samples)
+            return runtime.submit(walk_name("goal_frames", False), values, here=True).result().outputs["plan"]
+
+        expected = by_hand(batch[0])
+        for found in (solver.solve(batch[0]).actions, walk()[0].numpy()):
+            assert np.abs(found - expected).max() < 1e-5, "the hand-written loop finds another plan"
+        machinery = paired(walk, lambda: by_hand(batch[0]), repeats)
+        whole = paired(lambda: solver.solve(batch[0]), lambda: by_hand(batch[0]), repeats)
         concurrent = paired(together, lambda: [solver.solve(r) for r in batch], max(60, repeats // 4))
         deterministic = paired(
             lambda: solver.solve(batch[0].but(deterministic=True)), lambda: solver.solve(batch[0]), repeats // 2
@@ -146,6 +153,7 @@ def measure(model: WorldModel, repeats: int) -> dict[str, object]:
         exact_together = together(deterministic=True)
         return {
             "machinery": machinery,
+            "whole_plan": whole,
             "eight_at_once": concurrent,
             "deterministic": deterministic,
             "cost_difference_beside_others": largest_difference(alone, together()),
@@ -166,10 +174,11 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     rows = measure(load_model(options.model), options.repeats)
     rows["import_s"] = seconds_to_import()
-    m, c, d = rows["machinery"], rows["eight_at_once"], rows["deterministic"]
+    m, w, c, d = (rows[name] for name in ("machinery", "whole_plan", "eight_at_once", "deterministic"))
     print(f"model {options.model}, K={K}, H={H}, {ITERATIONS} iterations, {options.threads} thread(s)")
     for name, other, row in (
-        ("plan through walk and runtime", "hand-written loop", m),
+        ("walk and runtime", "hand-written loop", m),
+        ("the same to a checked Plan", "hand-written loop", w),
         (f"{ROBOTS} robots at once", f"{ROBOTS} in a row", c),
         ("deterministic plan", "default", d),
     ):

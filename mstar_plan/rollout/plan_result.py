@@ -100,8 +100,8 @@ def _check(actions: FloatArray, cost: float, spec: ModelSpec, last: FloatArray |
             f"model {spec.name!r} gave none of {sizes.samples} candidates a finite cost; check weights and image",
             details={"cause": "NON_FINITE_COST"},
         )
-    if not np.isfinite(actions).all():
+    wrong = worst_violation(actions, spec.action, last)  # NaN is inside no bounds
+    if wrong and not np.isfinite(actions).all():
         raise ComponentError("the plan holds actions that are not finite", details={"cause": "NON_FINITE_ACTION"})
-    wrong = worst_violation(actions, spec.action, last)
     if wrong:
         raise ComponentError(f"the plan breaks the limits: {wrong}", details={"cause": "LIMIT_VIOLATED"})
