@@ -38,5 +38,7 @@ def _size(file_bytes: int) -> str:
 
 
 def _measured(evaluation: Mapping[str, Any]) -> str:
-    numbers = {key: value for key, value in evaluation.items() if isinstance(value, int | float)}
-    return "\n".join(f"{key} {value:.3g}" for key, value in numbers.items()) or "-"
+    """The held-out figures of each member: rollout error after the last step, effective rank of the latents."""
+    members = evaluation.get("held_out", [])
+    rows = [f"error {m['rollout_error'][-1]:.3g}, rank {m['effective_rank']:.1f}" for m in members]
+    return "\n".join(rows) or "-"
