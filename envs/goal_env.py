@@ -97,9 +97,7 @@ class GoalEnv(gymnasium.Env[dict[str, NDArray[Any]], NDArray[np.float32]]):
         self._place(self.data, start)
         return self._observe(), self._info()
 
-    def step(
-        self, action: NDArray[np.float32]
-    ) -> tuple[dict[str, NDArray[Any]], float, bool, bool, dict[str, Any]]:
+    def step(self, action: NDArray[np.float32]) -> tuple[dict[str, NDArray[Any]], float, bool, bool, dict[str, Any]]:
         """Holds one action for 0.1 s.
 
         Args:

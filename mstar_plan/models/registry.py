@@ -19,6 +19,7 @@ from mstar_plan.models.world_model import ModelSpec, WorldModel
 ARCHITECTURES: Mapping[str, str] = {
     "toy": "mstar_plan.models.toy:ToyWorld",
     "jepa": "mstar_plan.models.jepa:Jepa",
+    "vjepa2_ac": "mstar_plan.models.vjepa2.world_model:VJEPA2AC",
 }
 # Model -> its architecture if it needs no weights, else None: its weights are packaged as pretrained/NAME.safetensors.
 MODELS: Mapping[str, str | None] = {"toy": "toy", "reach": None, "wall": None, "push": None}

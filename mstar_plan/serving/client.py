@@ -1,7 +1,7 @@
 """PlanClient: plans from a server, as typed values and typed errors. Needs no torch.
 
-    with PlanClient("127.0.0.1:50051") as client:
-        plan = client.plan(PlanRequest(observation, goal))
+with PlanClient("127.0.0.1:50051") as client:
+    plan = client.plan(PlanRequest(observation, goal))
 """
 
 from __future__ import annotations

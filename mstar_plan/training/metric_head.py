@@ -71,9 +71,7 @@ def train_head(
         return (weight * error.square()).mean()
 
     parameters = list(head.parameters())
-    return clocked_steps(
-        parameters, loss, seconds=config.seconds, learning_rate=config.learning_rate, report=report
-    )
+    return clocked_steps(parameters, loss, seconds=config.seconds, learning_rate=config.learning_rate, report=report)
 
 
 def head_distance(head: nn.Module, first: Tensor, second: Tensor) -> Tensor:

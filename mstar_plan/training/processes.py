@@ -58,9 +58,7 @@ def run_jobs(
             raise
 
 
-def _watch(
-    futures: dict[Future[ResultT], JobT], done: Callable[[JobT], None], tick: Callable[[], None]
-) -> None:
+def _watch(futures: dict[Future[ResultT], JobT], done: Callable[[JobT], None], tick: Callable[[], None]) -> None:
     waiting = set(futures)
     while waiting:
         finished, waiting = wait(waiting, timeout=POLL_S, return_when=FIRST_COMPLETED)

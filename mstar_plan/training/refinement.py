@@ -71,6 +71,4 @@ def refine(
         return torch.stack(errors).mean()
 
     parameters = list(member.predictor.parameters())
-    return clocked_steps(
-        parameters, loss, seconds=config.seconds, learning_rate=config.learning_rate, report=report
-    )
+    return clocked_steps(parameters, loss, seconds=config.seconds, learning_rate=config.learning_rate, report=report)

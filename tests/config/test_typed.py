@@ -58,9 +58,7 @@ def test_every_kind_of_field_is_filled() -> None:
         "either": "word",
     }
     made = to_dataclass(Outer, values, PLACE)
-    assert made == Outer(
-        "a", 2.0, True, None, "slow", ("x", "y"), (3, 4), {"k": 1.0}, Inner(5), Path("runs/x"), "word"
-    )
+    assert made == Outer("a", 2.0, True, None, "slow", ("x", "y"), (3, 4), {"k": 1.0}, Inner(5), Path("runs/x"), "word")
     assert isinstance(made.rate, float)
 
 

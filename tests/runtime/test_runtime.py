@@ -667,7 +667,6 @@ def test_callbacks_may_submit(toys: SimpleNamespace) -> None:
     assert chain == [1, 2, 3, 4, 5]
 
 
-
 @pytest.mark.parametrize("groups", [1, 3])
 def test_nothing_is_left_after_a_storm(toys: SimpleNamespace, groups: int) -> None:
     """Cancels, deadlines, budgets, failures and clean runs at once: each request ends in its own way, and only so."""

@@ -1,0 +1,139 @@
+"""V-JEPA 2-AC as a world model to plan with: frames to token grids, token grids and actions to the next ones.
+
+Shapes: B requests, K candidates, C context frames, N patches of a frame, D width, A action, P state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from mstar_plan.errors import ConfigError
+from mstar_plan.models.vjepa2.ac_predictor import ACPredictor
+from mstar_plan.models.vjepa2.config import ACPredictorConfig, EncoderConfig
+from mstar_plan.models.vjepa2.contract import ModelContract
+from mstar_plan.models.vjepa2.encoder import VJEPA2Encoder
+from mstar_plan.models.weights import WeightsInfo, action_from_json, config_from_json, load_state
+from mstar_plan.models.world_model import ModelSpec
+from mstar_plan.types import ActionSpec
+
+
+@dataclass(frozen=True)
+class VJEPA2ACConfig:
+    """Everything that a V-JEPA 2-AC weight file says beside its tensors.
+
+    Attributes:
+        encoder: Sizes of the encoder.
+        predictor: Sizes of the predictor.
+        contract: What must hold between robot and model.
+        context_frames: C, frames that a rollout starts from, now included.
+    """
+
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    predictor: ACPredictorConfig = field(default_factory=ACPredictorConfig)
+    contract: ModelContract = field(default_factory=ModelContract)
+    context_frames: int = 1
+
+    def __post_init__(self) -> None:
+        parts = {"encoder": EncoderConfig, "predictor": ACPredictorConfig, "contract": ModelContract}
+        for name, kind in parts.items():
+            value = getattr(self, name)
+            object.__setattr__(self, name, kind(**value) if isinstance(value, Mapping) else value)
+        if self.encoder.embed_dim != self.predictor.embed_dim or self.encoder.grid != self.predictor.grid:
+            raise ConfigError("encoder and predictor do not fit: embed_dim, img_size and patch_size must be the same")
+
+
+class VJEPA2AC(nn.Module):
+    """The world model; a `WorldModel`.
+
+    Args:
+        name: Registry name.
+        config: Sizes and contract.
+        action: Its actions.
+        encoder: The encoder.
+        predictor: The predictor.
+        description: One sentence for people.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        config: VJEPA2ACConfig,
+        action: ActionSpec,
+        encoder: VJEPA2Encoder,
+        predictor: ACPredictor,
+        *,
+        description: str = "",
+    ) -> None:
+        super().__init__()
+        self.config, self.encoder, self.predictor = config, encoder, predictor
+        pose = config.contract.state == "pose"
+        self.spec = ModelSpec(
+            name=name,
+            image_size=config.encoder.img_size,
+            latent_shape=(config.encoder.tokens_per_frame, config.encoder.embed_dim),
+            action=action,
+            context_frames=config.context_frames,
+            state_size=config.predictor.action_embed_dim if pose else 0,
+            max_horizon=config.predictor.max_frames - config.context_frames + 1,
+            description=description,
+        )
+        for key in ("pixel_mean", "pixel_std"):
+            values = torch.tensor(getattr(config.contract, key)).view(3, 1, 1)
+            self.register_buffer(key, values, persistent=False)
+
+    @classmethod
+    def from_weights(cls, info: WeightsInfo, tensors: Mapping[str, Tensor]) -> Self:
+        """Builds the model that a weight file describes.
+
+        Raises:
+            WeightsError: The tensors or the configuration are not those of this architecture.
+        """
+        config = config_from_json(VJEPA2ACConfig, info)
+        parts = nn.ModuleDict({"encoder": VJEPA2Encoder(config.encoder), "predictor": ACPredictor(config.predictor)})
+        load_state(parts, tensors, info)
+        encoder, predictor = parts["encoder"], parts["predictor"]
+        assert isinstance(encoder, VJEPA2Encoder)
+        assert isinstance(predictor, ACPredictor)
+        return cls(info.name, config, action_from_json(info), encoder, predictor, description=info.description)
+
+    def encode(self, frames: Tensor) -> Tensor:
+        """Encodes single frames [B, H_px, W_px, 3] uint8 to [B, N, D]: each repeated to fill a tubelet, normed."""
+        pixels = frames.permute(0, 3, 1, 2).to(self.get_buffer("pixel_mean").dtype) / 255
+        pixels = (pixels - self.get_buffer("pixel_mean")) / self.get_buffer("pixel_std")
+        if self.config.encoder.num_frames > 1:
+            pixels = pixels[:, :, None].expand(-1, -1, self.config.contract.frame_copies, -1, -1)
+        return self.normalize(self.encoder(pixels))
+
+    def normalize(self, latent: Tensor) -> Tensor:
+        """The layer norm without weights that tokens go through, if the contract says so."""
+        if not self.config.contract.normalize_latents:
+            return latent
+        return functional.layer_norm(latent, latent.shape[-1:])
+
+    def begin(
+        self, context: Tensor, actions: Tensor | None, state: Tensor | None, candidates: int
+    ) -> tuple[Tensor, Tensor | None, Any]:
+        """See `WorldModel`."""
+        assert context.shape[1] == 1, "several context frames come with the fast rollout"
+        latent = context[:, -1, None].expand(-1, candidates, -1, -1)
+        return latent, None if state is None else state[:, None].expand(-1, candidates, -1), ()
+
+    def predict(
+        self, latent: Tensor, state: Tensor | None, action: Tensor, cache: Any
+    ) -> tuple[Tensor, Tensor | None, Any]:
+        """See `WorldModel`."""
+        b, k = action.shape[:2]
+        past: Sequence[Any] = cache
+        states = action.new_zeros(action.shape) if state is None else state
+        predicted, seen = self.predictor.step(latent.flatten(0, 1), action.flatten(0, 1), states.flatten(0, 1), past)
+        return self.normalize(predicted).view(b, k, *predicted.shape[1:]), state, tuple(seen)
+
+    def embed(self, latent: Tensor) -> Tensor:
+        """Maps latents [..., N, D] to [..., N D]: distances are taken over all channels of all tokens."""
+        return latent.flatten(-2)
