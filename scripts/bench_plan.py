@@ -47,7 +47,7 @@ def hand_written(model: WorldModel, config: CEMConfig, objective_config: Objecti
     def plan(request: PlanRequest) -> np.ndarray:
         latent = model.encode(torch.tensor(request.observation.frames))
         goal = model.embed(model.encode(torch.tensor(request.goal.frame[None])))
-        start, _, _ = model.begin(latent[:, None], None, None, config.samples)
+        start, _, _ = model.begin(latent[:, None], None, None, config.samples, config.horizon)
         state = planner.init((1, config.horizon, space.spec.size), None, latent.device)
         seed, best_cost, best = torch.tensor([request.seed]), float("inf"), None
         for i in range(config.iterations):

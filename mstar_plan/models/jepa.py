@@ -148,10 +148,10 @@ class Jepa(nn.Module):
         return torch.stack([encoder(frames) for encoder in self.encoders], dim=1)
 
     def begin(
-        self, context: Tensor, actions: Tensor | None, state: Tensor | None, candidates: int
+        self, context: Tensor, actions: Tensor | None, state: Tensor | None, candidates: int, horizon: int
     ) -> tuple[Tensor, Tensor | None, Any]:
         """Starts K rollouts from the newest latent of [B, C, N, D]: a view [B, K, N, D], no state, no cache."""
-        del actions, state
+        del actions, state, horizon
         return context[:, -1, None].expand(-1, candidates, -1, -1), None, None
 
     def predict(

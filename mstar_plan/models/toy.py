@@ -106,10 +106,10 @@ class ToyWorld(nn.Module):
         return torch.stack([x, y], dim=-1)[:, None] / PX_PER_UNIT
 
     def begin(
-        self, context: Tensor, actions: Tensor | None, state: Tensor | None, candidates: int
+        self, context: Tensor, actions: Tensor | None, state: Tensor | None, candidates: int, horizon: int
     ) -> tuple[Tensor, Tensor | None, Any]:
         """Starts K rollouts from the newest latent of [B, C, 1, 2]: a view [B, K, 1, 2], no state, no cache."""
-        del actions, state
+        del actions, state, horizon
         return context[:, -1, None].expand(-1, candidates, -1, -1), None, None
 
     def predict(

@@ -50,7 +50,7 @@ class WorldModel(Protocol):
         ...
 
     def begin(
-        self, context: Tensor, actions: Tensor | None, state: Tensor | None, candidates: int
+        self, context: Tensor, actions: Tensor | None, state: Tensor | None, candidates: int, horizon: int
     ) -> tuple[Tensor, Tensor | None, Any]:
         """Starts a rollout of K = `candidates` sequences from a shared context.
 
@@ -59,6 +59,7 @@ class WorldModel(Protocol):
             actions: [B, C-1, A] the action taken after each earlier frame; None where C is 1.
             state: [B, P] proprioception now; None where P is 0.
             candidates: K.
+            horizon: Most steps that will be predicted; what a cache is laid out for.
 
         Returns:
             Latent [B, K, N, D] (may be an expanded view), state [B, K, P] or None, and a cache or None.

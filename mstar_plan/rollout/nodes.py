@@ -49,7 +49,7 @@ class Embed:
 class Begin:
     """Starts `candidates` rollouts from the context: earlier latents (or None) and those of the request's frames."""
 
-    inputs = ("latents", "context_latents", "context_actions", "state", "candidates")
+    inputs = ("latents", "context_latents", "context_actions", "state", "candidates", "horizon")
     outputs = ("latent", "state", "cache")
 
     def __init__(self, model: WorldModel) -> None:
@@ -61,7 +61,7 @@ class Begin:
         if earlier is not None:
             context = torch.cat([earlier, context], 1)
         actions = batch["context_actions"] if self.model.spec.context_frames > 1 else None
-        latent, state, cache = self.model.begin(context, actions, batch["state"], batch["candidates"])
+        latent, state, cache = self.model.begin(context, actions, batch["state"], batch["candidates"], batch["horizon"])
         return {"latent": latent, "state": state, "cache": cache}
 
 

@@ -95,7 +95,7 @@ def _see(goal: str) -> Step:
 
 
 def _begin(candidates: str) -> Node:
-    reads = {name: name for name in ("latents", "context_latents", "context_actions", "state")}
+    reads = {name: name for name in ("latents", "context_latents", "context_actions", "state", "horizon")}
     writes = {"latent": "start_latent", "state": "start_state", "cache": "start_cache"}
     return Node("begin", {**reads, "candidates": candidates}, writes)
 

@@ -45,11 +45,11 @@ class Glider(ToyWorld):
         return super().encode(frames)
 
     def begin(
-        self, context: Tensor, actions: Tensor | None, state: Tensor | None, candidates: int
+        self, context: Tensor, actions: Tensor | None, state: Tensor | None, candidates: int, horizon: int
     ) -> tuple[Tensor, Tensor | None, Any]:
         assert context.shape[1] == 2
         self.seen_actions = actions
-        latent, _, _ = super().begin(context, actions, state, candidates)
+        latent, _, _ = super().begin(context, actions, state, candidates, horizon)
         step = (context[:, 1] - context[:, 0]).expand(-1, candidates, -1)
         return latent, step, None
 
@@ -84,10 +84,10 @@ class Proprioceptive(ToyWorld):
         self.spec = replace(self.spec, state_size=2)
 
     def begin(
-        self, context: Tensor, actions: Tensor | None, state: Tensor | None, candidates: int
+        self, context: Tensor, actions: Tensor | None, state: Tensor | None, candidates: int, horizon: int
     ) -> tuple[Tensor, Tensor | None, Any]:
         assert state is not None
-        latent, _, _ = super().begin(context, actions, state, candidates)
+        latent, _, _ = super().begin(context, actions, state, candidates, horizon)
         return latent + state[:, None, None], None, None
 
 

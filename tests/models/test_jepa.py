@@ -40,7 +40,7 @@ def test_encode_is_one_token_a_member(members):
 def test_rollout_equals_the_members_own(members):
     _, parts, model = make(members)
     context, actions = torch.randn(2, 1, members, 5), torch.randn(2, 6, 4, 3)
-    latent, state, cache = model.begin(context, None, None, 6)
+    latent, state, cache = model.begin(context, None, None, 6, 3)
     assert latent.shape == (2, 6, members, 5)
     expected = context[:, 0, None].expand(-1, 6, -1, -1)
     for h in range(4):

@@ -41,7 +41,7 @@ def test_every_model_keeps_the_protocol(name):
     context = latent[:, None].expand(-1, spec.context_frames, -1, -1)
     actions = torch.zeros(b, spec.context_frames - 1, a) if spec.context_frames > 1 else None
     state = torch.zeros(b, spec.state_size) if spec.state_size else None
-    z, state, cache = model.begin(context, actions, state, k)
+    z, state, cache = model.begin(context, actions, state, k, 3)
     assert z.shape == (b, k, n, d)
     action = torch.zeros(b, k, a)
     action[:, 1] = torch.from_numpy(spec.action.high)

@@ -18,7 +18,7 @@ def roll(start, actions):
     """Positions [..., H, 2] after each action, through the model."""
     model = ToyWorld()
     actions = torch.as_tensor(np.array(actions), dtype=torch.float32).reshape(1, -1, *np.shape(actions)[-2:])
-    latent, state, cache = model.begin(torch.tensor([[[start]]], dtype=torch.float32), None, None, actions.shape[1])
+    latent, state, cache = model.begin(torch.tensor([[[start]]], dtype=torch.float32), None, None, *actions.shape[1:3])
     path = []
     for h in range(actions.shape[2]):
         latent, state, cache = model.predict(latent, state, actions[:, :, h], cache)

@@ -5,7 +5,7 @@ Shapes: B requests, K candidates, C context frames, N patches of a frame, D widt
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -18,6 +18,8 @@ from mstar_plan.models.vjepa2.ac_predictor import ACPredictor
 from mstar_plan.models.vjepa2.config import ACPredictorConfig, EncoderConfig
 from mstar_plan.models.vjepa2.contract import ModelContract
 from mstar_plan.models.vjepa2.encoder import VJEPA2Encoder
+from mstar_plan.models.vjepa2.memory import rollout_bytes
+from mstar_plan.models.vjepa2.rollout import Rollout
 from mstar_plan.models.weights import WeightsInfo, action_from_json, config_from_json, load_state
 from mstar_plan.models.world_model import ModelSpec
 from mstar_plan.types import ActionSpec
@@ -83,6 +85,7 @@ class VJEPA2AC(nn.Module):
             max_horizon=config.predictor.max_frames - config.context_frames + 1,
             description=description,
         )
+        self._laid_out: tuple[Hashable, Rollout] | None = None
         for key in ("pixel_mean", "pixel_std"):
             values = torch.tensor(getattr(config.contract, key)).view(3, 1, 1)
             self.register_buffer(key, values, persistent=False)
@@ -117,23 +120,53 @@ class VJEPA2AC(nn.Module):
         return functional.layer_norm(latent, latent.shape[-1:])
 
     def begin(
-        self, context: Tensor, actions: Tensor | None, state: Tensor | None, candidates: int
+        self, context: Tensor, actions: Tensor | None, state: Tensor | None, candidates: int, horizon: int
     ) -> tuple[Tensor, Tensor | None, Any]:
-        """See `WorldModel`."""
-        assert context.shape[1] == 1, "several context frames come with the fast rollout"
+        """Computes the past once for all candidates; see `WorldModel`.
+
+        Args:
+            context: [B, C, N, D].
+            actions: [B, C - 1, A].
+            state: [B, P] now; earlier states follow from it and the actions.
+            candidates: K.
+            horizon: H, frames that the cache is laid out for.
+
+        Returns:
+            A view [B, K, N, D] of the newest frame, states [B, K, P], and the cache.
+        """
+        past = None if state is None or actions is None else None
+        cache = self._rollout().begin(context, actions, past, candidates, horizon)
         latent = context[:, -1, None].expand(-1, candidates, -1, -1)
-        return latent, None if state is None else state[:, None].expand(-1, candidates, -1), ()
+        return latent, None if state is None else state[:, None].expand(-1, candidates, -1), cache
 
     def predict(
         self, latent: Tensor, state: Tensor | None, action: Tensor, cache: Any
     ) -> tuple[Tensor, Tensor | None, Any]:
-        """See `WorldModel`."""
-        b, k = action.shape[:2]
-        past: Sequence[Any] = cache
-        states = action.new_zeros(action.shape) if state is None else state
-        predicted, seen = self.predictor.step(latent.flatten(0, 1), action.flatten(0, 1), states.flatten(0, 1), past)
-        return self.normalize(predicted).view(b, k, *predicted.shape[1:]), state, tuple(seen)
+        """One frame for all candidates; see `WorldModel`."""
+        predicted, cache = self._rollout().step(latent, action, state, cache)
+        return predicted, None if state is None else state, cache
+
+    def rollout_bytes(self, candidates: int, horizon: int) -> int:
+        """Bytes that rolling K candidates out over H frames holds at its peak, weights and pictures apart."""
+        rollout = self._rollout()
+        return rollout_bytes(
+            self.config.predictor,
+            candidates,
+            horizon,
+            rollout.rows,
+            self.predictor.predictor_embed.weight.element_size(),
+        )
+
+    def _rollout(self) -> Rollout:
+        """The predictor laid out for rollouts: made, and its chunk size measured, when it is first needed."""
+        weight = self.predictor.predictor_embed.weight
+        key = (weight.device, weight.dtype, weight.data_ptr())
+        if self._laid_out is None or self._laid_out[0] != key:
+            rollout = Rollout(self.predictor, normalize=self.config.contract.normalize_latents)
+            rollout.tune()
+            self._laid_out = (key, rollout)
+        return self._laid_out[1]
 
     def embed(self, latent: Tensor) -> Tensor:
-        """Maps latents [..., N, D] to [..., N D]: distances are taken over all channels of all tokens."""
-        return latent.flatten(-2)
+        """Maps latents [..., N, D] to [..., N D] float32: distances are taken over all channels of all tokens."""
+        return latent.flatten(-2).float()

@@ -1,0 +1,178 @@
+"""Exact fast rollouts of V-JEPA 2-AC: a step costs one frame, past frames are computed once for all candidates.
+
+Shapes: B requests, K candidates, R rows of a chunk, C context frames, N patches, S tokens of a frame, D width of the
+encoder, W width of the predictor, A action.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from mstar_plan.models.layers.fused_linear import FusedLinear
+from mstar_plan.models.layers.shared_attention import can_share
+from mstar_plan.models.vjepa2.ac_predictor import ACPredictor, step_table
+from mstar_plan.models.vjepa2.blocks import Block
+from mstar_plan.models.vjepa2.cache import Lane, RolloutCache
+from mstar_plan.models.vjepa2.rollout_block import RolloutBlock, Rotation, Segment, Workspace
+from mstar_plan.models.vjepa2.tuning import candidate_rows, fastest
+
+MOST_ROWS = 256
+
+
+class Rollout:
+    """The action-conditioned predictor for rollouts.
+
+    Candidates run through all blocks in chunks of `rows`: small enough for the processor's caches, large enough for its
+    matrix units.
+
+    Args:
+        predictor: Has the weights.
+        normalize: Whether a prediction goes through a layer norm without weights.
+        rows: Candidates of a chunk.
+    """
+
+    def __init__(self, predictor: ACPredictor, *, normalize: bool, rows: int = 16) -> None:
+        config = predictor.config
+        self.config, self.normalize, self.rows = config, normalize, rows
+        self.weight = predictor.predictor_embed.weight
+        self.tokens = config.sequence_per_frame
+        self.channels = config.width // config.num_heads
+        self.blocks = [self._block(block, number) for number, block in enumerate(predictor.predictor_blocks)]
+        self.embed = FusedLinear(predictor.predictor_embed.weight, predictor.predictor_embed.bias)
+        self.action, self.state = predictor.action_encoder, predictor.state_encoder
+        self.norm = predictor.predictor_norm
+        self.proj = FusedLinear(predictor.predictor_proj.weight, predictor.predictor_proj.bias)
+        self._rotations: dict[int, Rotation] = {}
+
+    def _block(self, block: object, number: int) -> RolloutBlock:
+        assert isinstance(block, Block)
+        return RolloutBlock(block, number, self.rows * self.tokens)
+
+    def tune(self) -> None:
+        """Measures on the first two blocks how many rows a chunk is best made of."""
+        weight = self.weight
+        tries = candidate_rows(self.tokens, weight.device.type, MOST_ROWS)
+        blocks, self.blocks = self.blocks, self.blocks[:2]
+        try:
+            self.rows = fastest(tries, self._try, weight.device)
+        finally:
+            self.blocks = blocks
+
+    def _try(self, rows: int) -> None:
+        config, like = self.config, self.weight
+        self.rows = rows
+        latent = like.new_zeros(1, rows, config.tokens_per_frame, config.embed_dim)
+        action = like.new_zeros(1, rows, config.action_embed_dim)
+        self.step(latent, action, None, self.begin(latent[:, :1], None, None, rows, 1))
+
+    def begin(
+        self, context: Tensor, actions: Tensor | None, states: Tensor | None, k: int, horizon: int
+    ) -> RolloutCache:
+        """Computes the past once.
+
+        Args:
+            context: [B, C, N, D] latents, the last one now.
+            actions: [B, C - 1, A] taken at the earlier frames; None where C is 1.
+            states: [B, C - 1, A] at the earlier frames; None: zeros.
+            k: Candidates of each request.
+            horizon: Frames that will be predicted at most.
+        """
+        b, count = context.shape[0], context.shape[1] - 1
+        if count == 0:
+            return RolloutCache(tuple(Lane(k, horizon, None) for _ in range(b)), 0)
+        assert actions is not None
+        cache = RolloutCache(tuple(Lane(1, count, None) for _ in range(b)), 0)
+        for t in range(count):
+            state = None if states is None else states[:, t, None]
+            _, cache = self.step(context[:, t, None], actions[:, t, None], state, cache, predict=False)
+        lanes = []
+        for lane in cache.lanes:
+            assert lane.own is not None
+            lanes.append(Lane(k, horizon, (lane.own[0][:, 0], lane.own[1][:, 0])))
+        return RolloutCache(tuple(lanes), count)
+
+    def step(
+        self, latent: Tensor, action: Tensor, state: Tensor | None, cache: RolloutCache, *, predict: bool = True
+    ) -> tuple[Tensor, RolloutCache]:
+        """Predicts one frame.
+
+        Args:
+            latent: [B, K, N, D]; may be one frame expanded over K.
+            action: [B, K, A].
+            state: [B, K, A]; None: zeros.
+            cache: Where the rollout stands.
+            predict: False only fills the cache.
+
+        Returns:
+            The next latent [B, K, N, D], and the cache behind it.
+        """
+        b, k = action.shape[:2]
+        rotation = self._rotation(cache.frame)
+        conditions = self._conditions(action, state)
+        shared = latent.stride(1) == 0 and k > 1
+        patches = self.embed(latent[:, :1].contiguous()).expand(-1, k, -1, -1) if shared else None
+        out = latent.new_empty(b, k, *latent.shape[2:]) if predict else latent
+        rows = min(self.rows, b * k)
+        space = self._workspace(rows)
+        for low in range(0, b * k, rows):
+            high = min(low + rows, b * k)
+            x = self._sequence(latent, patches, conditions, low, high)
+            segments = [self._segment(*place, cache.step) for place in cache.segments(low, high)]
+            if high - low < rows:
+                space = self._workspace(high - low)
+            for block in self.blocks:
+                x = block(x, rotation, segments, space)
+            if predict:
+                out.view(b * k, *out.shape[2:])[low:high] = self._read(x)
+        return out, cache.advanced()
+
+    def _workspace(self, rows: int) -> Workspace:
+        return Workspace(rows, self.tokens, self.config.num_heads, self.channels, self.weight)
+
+    def _rotation(self, frame: int) -> Rotation:
+        if frame not in self._rotations:
+            table = step_table(self.config, torch.tensor([frame], device=self.weight.device))
+            self._rotations[frame] = Rotation.of(table, self.weight.dtype)
+        return self._rotations[frame]
+
+    def _conditions(self, action: Tensor, state: Tensor | None) -> Tensor:
+        """Tokens [B K, 2, W] of actions and states."""
+        action = action.flatten(0, 1).to(self.weight.dtype)
+        state = torch.zeros_like(action) if state is None else state.flatten(0, 1).to(self.weight.dtype)
+        return torch.stack([self.action(action), self.state(state)], 1)
+
+    def _sequence(self, latent: Tensor, patches: Tensor | None, conditions: Tensor, low: int, high: int) -> Tensor:
+        """Tokens [R, S, W] of the rows low..high."""
+        k = latent.shape[1]
+        source = latent if patches is None else patches
+        if low // k == (high - 1) // k:  # of one request: a view, whatever the strides
+            rows = source[low // k, low % k : (high - 1) % k + 1]
+        else:
+            rows = source.flatten(0, 1)[low:high]
+        if patches is None:
+            rows = self.embed(rows.contiguous())
+        return torch.cat([conditions[low:high], rows], 1)
+
+    def _segment(self, lane: Lane, candidates: slice, rows: slice, step: int) -> Segment:
+        """The cache of a lane's candidates as the blocks want it."""
+        s, past = self.tokens, lane.past
+        copied = 0 if past is None or can_share(past[0].device) else past[0].shape[2]
+        fresh = lane.own is None
+        tokens = copied + lane.horizon * s
+        keys, values = lane.buffers(len(self.blocks), self.config.num_heads, tokens, self.channels, self.weight)
+        if copied and fresh:
+            assert past is not None
+            for own, shared in zip((keys, values), past, strict=True):
+                own[:, :, :, :copied] = shared[:, None]
+        seen = copied + (step + 1) * s
+        windows = [each[:, candidates, :, :seen] for each in (keys, values)]
+        new = [window[:, :, :, -s:].transpose(2, 3) for window in windows]
+        common = None if copied or past is None else list(zip(past[0].unbind(), past[1].unbind(), strict=True))
+        return Segment(rows, *(each.unbind() for each in (*windows, *new)), shared=common)
+
+    def _read(self, x: Tensor) -> Tensor:
+        """Predicted tokens [R, N, D] of the blocks' result [R, S, W]."""
+        y = self.proj(self.norm(x[:, self.config.condition_tokens :]))
+        return functional.layer_norm(y, y.shape[-1:]) if self.normalize else y
