@@ -19,11 +19,12 @@ from mstar_plan.evaluation.episode import Env, step_seconds
 from mstar_plan.evaluation.oracle import OracleController
 from mstar_plan.models.registry import load_model, load_model_file
 from mstar_plan.models.world_model import WorldModel
-from mstar_plan.rollout.limits import PlanLimits
+from mstar_plan.rollout.limits import MIB, PlanLimits
 from mstar_plan.rollout.objective import ObjectiveConfig
 from mstar_plan.rollout.plan_walk import plan_graph
 from mstar_plan.rollout.planner import PLANNER_CONFIGS, PlannerConfig
 from mstar_plan.rollout.solver import PlanSolver
+from mstar_plan.runtime.memory import free_bytes
 from mstar_plan.runtime.placement import Placement, PlacementConfig
 from mstar_plan.runtime.runtime import Runtime, RuntimeConfig
 from mstar_plan.types import ActionSpec, Controller, FloatArray, ImageArray
@@ -141,7 +142,14 @@ def build_planning(configs: Mapping[str, tuple[Task, PlanningConfig]]) -> Planni
     placement = Placement.from_config(place(common.placement, common.device, common.threads), graphs)
     runtime = Runtime(graphs, placement=placement, config=common.runtime)
     solvers = {
-        name: PlanSolver(models[name].spec, runtime, config.planner, limits=config.limits, graph=name)
+        name: PlanSolver(
+            models[name].spec,
+            runtime,
+            config.planner,
+            limits=with_memory(config.limits, common.device),
+            graph=name,
+            footprint=getattr(models[name], "rollout_bytes", None),
+        )
         for name, (_, config) in configs.items()
     }
     return Planning(runtime, models, solvers)
@@ -152,6 +160,14 @@ def pick_device(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return name
+
+
+def with_memory(limits: PlanLimits, device: str) -> PlanLimits:
+    """Fills in half of the memory that is free on the device, where the limits leave it open and it is known."""
+    free = free_bytes(pick_device(device))
+    if limits.max_memory_mb or free is None:
+        return limits
+    return replace(limits, max_memory_mb=max(1, free // (2 * MIB)))
 
 
 def place(config: PlacementConfig, device: str, threads: int) -> PlacementConfig:

@@ -1,9 +1,9 @@
 """The published way to roll V-JEPA 2-AC out, as the baseline of bench_rollout.py: correct, and without any reuse.
 
 It does what facebookresearch/vjepa2 does at c2963a4 (src/models/ac_predictor.py, src/models/utils/modules.py,
-notebooks/utils): every step runs the predictor on the whole sequence so far under a bool mask, rotary sines and cosines are
-computed anew in every layer, action and state tokens go through the projections by themselves, and poses are composed row
-by row with SciPy on the CPU. Its speed was compared with the original's (docs/benchmarks.md).
+notebooks/utils): every step runs the predictor on the whole sequence so far under a bool mask, rotary sines and cosines
+are computed anew in every layer, action and state tokens go through the projections by themselves, and poses are
+composed row by row with SciPy on the CPU. Its speed was compared with the original's (docs/benchmarks.md).
 """
 
 from __future__ import annotations

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mstar_plan.errors import ConfigError, LimitExceededError
 from mstar_plan.models.world_model import ModelSpec
 from mstar_plan.types import PlanRequest
+
+MIB = 2**20
 
 
 @dataclass(frozen=True)
@@ -18,12 +21,15 @@ class PlanLimits:
         max_iterations: Planner iterations.
         max_samples: Candidates an iteration.
         max_soft_time_s: Seconds of search.
+        max_memory_mb: Mebibytes that the rollouts of one plan may hold, for models that can tell; where all candidates
+            at once would hold more, they are rolled out in parts. 0: half of what is free when the models are built.
     """
 
     max_horizon: int = 64
     max_iterations: int = 100
     max_samples: int = 4096
     max_soft_time_s: float = 30.0
+    max_memory_mb: int = 0
 
     def __post_init__(self) -> None:
         for name in ("max_horizon", "max_iterations", "max_samples"):
@@ -34,6 +40,8 @@ class PlanLimits:
                 f"limits.max_soft_time_s is {self.max_soft_time_s}; it needs a positive number of seconds",
                 field="max_soft_time_s",
             )
+        if self.max_memory_mb < 0:
+            raise ConfigError(f"limits.max_memory_mb is {self.max_memory_mb}; it needs at least 0", field="limits")
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,28 @@ def effort(request: PlanRequest, defaults: PlanDefaults, limits: PlanLimits, spe
     if request.soft_time_s is not None:
         _under("soft_time_s", request.soft_time_s, limits.max_soft_time_s, "this server")
     return PlanDefaults(horizon, iterations, samples)
+
+
+def candidates_at_once(
+    samples: int, horizon: int, footprint: Callable[[int, int], int], limits: PlanLimits, spec: ModelSpec
+) -> int:
+    """The most candidates, halving from `samples`, whose rollouts fit into the memory that a plan may hold.
+
+    Raises:
+        LimitExceededError: Not even one does.
+    """
+    budget = limits.max_memory_mb * MIB
+    most = samples
+    while most > 1 and footprint(most, horizon) > budget:
+        most = -(-most // 2)
+    if footprint(most, horizon) > budget:
+        raise LimitExceededError(
+            f"one candidate of model {spec.name!r} over {horizon} steps holds {footprint(1, horizon) / MIB:.0f} MiB; a "
+            f"plan may hold {limits.max_memory_mb} MiB: ask for a shorter horizon, or raise limits.max_memory_mb",
+            field="horizon",
+            details={"limit": f"{limits.max_memory_mb}"},
+        )
+    return most
 
 
 def _under(name: str, value: float, limit: float, whose: str) -> None:

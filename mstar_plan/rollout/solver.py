@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import replace
 
 from mstar_plan.models.world_model import ModelSpec
-from mstar_plan.rollout.limits import PlanDefaults, PlanLimits, effort
+from mstar_plan.rollout.limits import PlanDefaults, PlanLimits, candidates_at_once, effort
 from mstar_plan.rollout.plan_result import plan_of, row
 from mstar_plan.rollout.plan_values import batch_of_one, check_frame_size, context_values, walk_values
 from mstar_plan.rollout.plan_walk import walk_name
@@ -29,6 +29,7 @@ class PlanSolver:
         planner: The settings that the graph was made with.
         limits: What a request may ask for.
         graph: Name of the graph; may be None where the runtime has one.
+        footprint: Bytes that rolling out (candidates, horizon) holds; None: nothing to speak of.
     """
 
     def __init__(
@@ -39,11 +40,13 @@ class PlanSolver:
         *,
         limits: PlanLimits | None = None,
         graph: str | None = None,
+        footprint: Callable[[int, int], int] | None = None,
     ) -> None:
         self.spec, self.runtime, self.graph = spec, runtime, graph
         self.limits = limits or PlanLimits()
         self.defaults = PlanDefaults(planner.horizon, planner.iterations, planner.samples)
         self._fewest_samples = planner.fewest_samples
+        self._footprint = footprint
 
     def encode(self, frame: ImageArray) -> FloatArray:
         """Encodes one frame [H_px, W_px, 3] uint8 to its latent [N, D].
@@ -100,11 +103,12 @@ class PlanSolver:
     ) -> tuple[PlanDefaults, Request]:
         sizes = effort(request, self.defaults, self.limits, self.spec)
         values = walk_values(request, self.spec, sizes, self._fewest_samples)
-        if request.deterministic:
-            values["tile"] = TILE
+        tile = self._tile(sizes, request.deterministic)
+        if tile is not None:
+            values["tile"] = tile
         goal = "goal_frames" if "goal_frames" in values else "goal_latent"
         pending = self.runtime.submit(
-            walk_name(goal, request.deterministic),
+            walk_name(goal, tile is not None),
             values,
             graph=self.graph,
             deadline_s=deadline_s,
@@ -114,6 +118,14 @@ class PlanSolver:
             here=here,
         )
         return sizes, pending
+
+    def _tile(self, sizes: PlanDefaults, deterministic: bool) -> int | None:
+        """How many candidates are rolled out at a time; None: all at once."""
+        wanted = TILE if deterministic else sizes.samples
+        if self._footprint is None or self.limits.max_memory_mb == 0:
+            return TILE if deterministic else None
+        most = candidates_at_once(wanted, sizes.horizon, self._footprint, self.limits, self.spec)
+        return most if deterministic or most < wanted else None
 
     def _found(
         self, ended: Future[WalkResult], future: Future[Plan], request: PlanRequest, sizes: PlanDefaults

@@ -1,7 +1,7 @@
 """A linear layer for inference with what follows it in the same kernel: exact GELU, or adding a residual.
 
-On a CPU the fused kernels are oneDNN's, which torch.compile uses too; the weight is laid out for them once. Elsewhere, and
-where a build of torch lacks them, plain operators give the same to rounding.
+On a CPU the fused kernels are oneDNN's, which torch.compile uses too; the weight is laid out for them once. Elsewhere,
+and where a build of torch lacks them, plain operators give the same to rounding.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ FUSED_DTYPES = (torch.float32, torch.bfloat16)
 
 def has_fused_kernels(weight: Tensor) -> bool:
     """Whether oneDNN's fused kernels can be used with this weight."""
-    ops = torch.ops.mkldnn
-    there = all(hasattr(ops, name) for name in ("_linear_pointwise", "_reorder_linear_weight"))
-    return (
-        weight.device.type == "cpu" and weight.dtype in FUSED_DTYPES and torch.backends.mkldnn.is_available() and there
-    )
+    if weight.device.type != "cpu" or weight.dtype not in FUSED_DTYPES or not torch._C._has_mkldnn:
+        return False
+    return all(hasattr(torch.ops.mkldnn, name) for name in ("_linear_pointwise", "_reorder_linear_weight"))
 
 
 class FusedLinear:

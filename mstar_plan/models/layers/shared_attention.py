@@ -1,8 +1,8 @@
 """Attention of many rows to their own tokens and to tokens that all share, without copying the shared ones.
 
-Softmax attention over two sets is the mean of both results, weighted by their sums of exponentials; so the shared set is
-attended to by all rows as one long query, and the two results are merged by their log-sum-exp (as in cascade inference,
-Ye et al. 2024).
+Softmax attention over two sets is the mean of both results, weighted by their sums of exponentials; so the shared set
+is attended to by all rows as one long query, and the two results are merged by their log-sum-exp (as in cascade
+inference, Ye et al. 2024).
 
 Shapes: R rows, S queries of a row, T own tokens, P shared tokens, Z channels of a head.
 """
@@ -37,12 +37,14 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, shared: tuple[Tensor, 
     if _FLASH_CPU is None or keys.device.type != "cpu":
         assert shared is None
         return functional.scaled_dot_product_attention(q_RhSZ, keys, values).transpose(1, 2)
+    own: Tensor
     own, own_lse = _FLASH_CPU(q_RhSZ, keys, values)
     own = own.transpose(1, 2)
     if shared is None:
         return own
     r, s, heads, _ = queries.shape
     folded = queries.reshape(1, r * s, heads, -1).transpose(1, 2)
+    common: Tensor
     common, lse = _FLASH_CPU(folded, shared[0][None], shared[1][None])
     weight = torch.sigmoid(own_lse.transpose(1, 2) - lse.transpose(1, 2).view(r, s, heads))
     return common.transpose(1, 2).view(own.shape).lerp(own, weight[..., None].to(own.dtype))

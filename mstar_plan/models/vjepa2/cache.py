@@ -1,7 +1,7 @@
 """Keys and values of a rollout: those of past frames once for all candidates, those of predicted frames for each.
 
-Shapes: L blocks, K candidates, H horizon, C context frames, S tokens of a frame, P = (C - 1) S past tokens, Z channels of
-a head.
+Shapes: L blocks, K candidates, H horizon, C context frames, S tokens of a frame, P = (C - 1) S past tokens, Z channels
+of a head.
 """
 
 from __future__ import annotations

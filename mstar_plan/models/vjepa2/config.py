@@ -130,7 +130,7 @@ class ACPredictorConfig(TransformerConfig):
 
 
 ENCODERS: Mapping[str, EncoderConfig] = {
-    "tiny": EncoderConfig(img_size=(64, 64), num_frames=2, embed_dim=96, depth=4, num_heads=3),
+    "tiny": EncoderConfig(img_size=(64, 64), patch_size=32, num_frames=2, embed_dim=64, depth=4, num_heads=2),
     "mini": EncoderConfig(num_frames=16, embed_dim=192, depth=12, num_heads=3),
     "vit_large": EncoderConfig(),
     "vit_huge": EncoderConfig(embed_dim=1280, depth=32),
@@ -139,7 +139,13 @@ ENCODERS: Mapping[str, EncoderConfig] = {
 }
 AC_PREDICTORS: Mapping[str, ACPredictorConfig] = {
     "tiny": ACPredictorConfig(
-        img_size=(64, 64), embed_dim=96, predictor_embed_dim=96, depth=4, num_heads=3, action_embed_dim=2
+        img_size=(64, 64),
+        patch_size=32,
+        embed_dim=64,
+        predictor_embed_dim=64,
+        depth=2,
+        num_heads=2,
+        action_embed_dim=2,
     ),
     "mini": ACPredictorConfig(num_frames=16, embed_dim=192, predictor_embed_dim=256, depth=6, num_heads=4),
     "vit_ac_giant": ACPredictorConfig(),

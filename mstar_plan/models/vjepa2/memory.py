@@ -1,7 +1,7 @@
 """What a rollout holds at its peak, computed from its sizes.
 
-Shapes: K candidates, H horizon, R rows of a chunk, L blocks, S tokens of a frame, N patches, D and W widths of encoder and
-predictor.
+Shapes: K candidates, H horizon, R rows of a chunk, L blocks, S tokens of a frame, N patches, D and W widths of encoder
+and predictor.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def latent_bytes(config: ACPredictorConfig, candidates: int, horizon: int, eleme
 
 
 def chunk_bytes(config: ACPredictorConfig, rows: int, element: int) -> int:
-    """Activations of a chunk in a block: residual, its norm, q k v, rotated q k, attention's result, the MLP's middle."""
+    """Activations of a chunk in a block: residual, norm, q k v, rotated q k, attention, the MLP's middle."""
     wide = 2 + 3 + 2 + 2 + config.mlp_ratio
     return int(rows * config.sequence_per_frame * config.width * wide * element)
 

@@ -170,7 +170,8 @@ class Rollout:
         windows = [each[:, candidates, :, :seen] for each in (keys, values)]
         new = [window[:, :, :, -s:].transpose(2, 3) for window in windows]
         common = None if copied or past is None else list(zip(past[0].unbind(), past[1].unbind(), strict=True))
-        return Segment(rows, *(each.unbind() for each in (*windows, *new)), shared=common)
+        views = [each.unbind() for each in (*windows, *new)]
+        return Segment(rows, views[0], views[1], views[2], views[3], common)
 
     def _read(self, x: Tensor) -> Tensor:
         """Predicted tokens [R, N, D] of the blocks' result [R, S, W]."""

@@ -134,7 +134,7 @@ class VJEPA2AC(nn.Module):
         Returns:
             A view [B, K, N, D] of the newest frame, states [B, K, P], and the cache.
         """
-        past = None if state is None or actions is None else None
+        past = None
         cache = self._rollout().begin(context, actions, past, candidates, horizon)
         latent = context[:, -1, None].expand(-1, candidates, -1, -1)
         return latent, None if state is None else state[:, None].expand(-1, candidates, -1), cache
