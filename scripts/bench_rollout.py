@@ -188,7 +188,9 @@ def measure_steps(peaks: dict[torch.dtype, float], runs: int) -> list[Row]:
             (seconds,), _ = best_of(3 * runs, lambda n=network, p=problem: cached(n, p, 1))  # type: ignore[misc]
             share = flops(config, k, [1]) / seconds / peaks[dtype]
             text = str(dtype).removeprefix("torch.")
-            rows.append(Row(name, 1, k, 1, 1, text, f"step, chunks of {network.rows}", seconds, None, None, share, None))
+            rows.append(
+                Row(name, 1, k, 1, 1, text, f"step, chunks of {network.rows}", seconds, None, None, share, None)
+            )
             show(rows[-1])
     return rows
 

@@ -19,6 +19,7 @@ from mstar_plan.models.vjepa2.config import ACPredictorConfig, EncoderConfig
 from mstar_plan.models.vjepa2.contract import ModelContract
 from mstar_plan.models.vjepa2.encoder import VJEPA2Encoder
 from mstar_plan.models.vjepa2.memory import rollout_bytes
+from mstar_plan.models.vjepa2.pose import compute_new_pose, past_poses
 from mstar_plan.models.vjepa2.rollout import Rollout
 from mstar_plan.models.weights import WeightsInfo, action_from_json, config_from_json, load_state
 from mstar_plan.models.world_model import ModelSpec
@@ -134,7 +135,7 @@ class VJEPA2AC(nn.Module):
         Returns:
             A view [B, K, N, D] of the newest frame, states [B, K, P], and the cache.
         """
-        past = None
+        past = None if state is None or actions is None else past_poses(state, actions)
         cache = self._rollout().begin(context, actions, past, candidates, horizon)
         latent = context[:, -1, None].expand(-1, candidates, -1, -1)
         return latent, None if state is None else state[:, None].expand(-1, candidates, -1), cache
@@ -144,7 +145,7 @@ class VJEPA2AC(nn.Module):
     ) -> tuple[Tensor, Tensor | None, Any]:
         """One frame for all candidates; see `WorldModel`."""
         predicted, cache = self._rollout().step(latent, action, state, cache)
-        return predicted, None if state is None else state, cache
+        return predicted, None if state is None else compute_new_pose(state, action), cache
 
     def rollout_bytes(self, candidates: int, horizon: int) -> int:
         """Bytes that rolling K candidates out over H frames holds at its peak, weights and pictures apart."""
