@@ -120,10 +120,11 @@ def rollout(
     k, horizon = actions.shape[:2]
     frames = context[None].repeat(k, 1, 1, 1)
     poses = torch.cat([past[1], pose[None]])[None].repeat(k, 1, 1)
-    taken = past[0][None].repeat(k, 1, 1)
+    taken = past[0].to(actions.dtype)[None].repeat(k, 1, 1)
     for h in range(horizon):
         taken = torch.cat([taken, actions[:, h, None]], 1)
-        new = predictor(frames.flatten(1, 2), taken, poses)[:, -context.shape[1] :]
+        given = taken.to(context.dtype), poses.to(context.dtype)
+        new = predictor(frames.flatten(1, 2), *given)[:, -context.shape[1] :]
         new = functional.layer_norm(new, (new.shape[-1],))
         frames = torch.cat([frames, new[:, None]], 1)
         poses = torch.cat([poses, next_pose(poses[:, -1], actions[:, h])[:, None]], 1)

@@ -15,9 +15,8 @@ def cache_bytes(config: ACPredictorConfig, candidates: int, horizon: int, elemen
 
 
 def latent_bytes(config: ACPredictorConfig, candidates: int, horizon: int, element: int) -> int:
-    """Predicted frames: each as it is made, all side by side for the score, and the score's difference in float32."""
-    frame = candidates * config.tokens_per_frame * config.embed_dim
-    return frame * (2 * horizon * element + 4)
+    """Predicted frames: each as it is made, all side by side for the score, and those of the iteration before."""
+    return 3 * candidates * horizon * config.tokens_per_frame * config.embed_dim * element
 
 
 def chunk_bytes(config: ACPredictorConfig, rows: int, element: int) -> int:

@@ -1,10 +1,11 @@
 """Poses of an end effector and the actions between them, batched: position, extrinsic xyz Euler angles, gripper.
 
 The rotation of an action is applied from the left, R(new) = R(action) R(old), as in the published planner
-(facebookresearch/vjepa2, notebooks/utils/mpc_utils.py), which composes row by row with SciPy; this is the same in float64
-on any device, without a round trip to the host.
+(facebookresearch/vjepa2, notebooks/utils/mpc_utils.py), which composes row by row with SciPy; this is the same in
+float64 on any device, without a round trip to the host.
 
-Shapes: a pose and an action are [..., 7]: xyz in metres, Euler angles in radians, gripper closedness (0 open, 1 closed).
+Shapes: a pose and an action are [..., 7]: xyz in metres, Euler angles in radians, gripper closedness (0 open, 1
+closed).
 """
 
 from __future__ import annotations
