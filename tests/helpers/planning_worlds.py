@@ -100,7 +100,8 @@ def solver_for(
 ) -> Iterator[PlanSolver]:
     """A solver on a runtime of its own."""
     with Runtime(plan_graph(model, planner, objective or ObjectiveConfig())) as runtime:
-        yield PlanSolver(model.spec, runtime, planner, limits=limits)
+        footprint = getattr(model, "rollout_bytes", None)
+        yield PlanSolver(model.spec, runtime, planner, limits=limits, footprint=footprint)
 
 
 def request(

@@ -24,7 +24,8 @@ def frames_for(spec, count):
 
 
 def test_the_shipped_models_are_there():
-    assert {"toy", "reach", "wall", "push"} == set(MODELS) == set(INSTALLED)
+    tasks = {"reach", "wall", "push"}
+    assert {"toy", *tasks, *(f"vjepa2_{task}" for task in tasks)} == set(MODELS) == set(INSTALLED)
 
 
 @pytest.mark.parametrize("name", INSTALLED)
@@ -78,7 +79,7 @@ def test_cards_tell_inputs_size_and_evaluation(card):
 def test_unknown_names_are_answered_with_the_known():
     with pytest.raises(NotFoundError, match="did you mean 'reach'"):
         load_model("raech")
-    with pytest.raises(NotFoundError, match="known: push, reach, toy, wall"):
+    with pytest.raises(NotFoundError, match="known: push, reach, toy, vjepa2_push, vjepa2_reach"):
         load_model("zzz")
 
 
