@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 import gymnasium
 import numpy as np
@@ -18,7 +19,7 @@ from mstar_plan.evaluation.baselines import NoOpController, RandomController
 from mstar_plan.evaluation.episode import Env, step_seconds
 from mstar_plan.evaluation.oracle import OracleController
 from mstar_plan.models.registry import load_model, load_model_file
-from mstar_plan.models.world_model import WorldModel
+from mstar_plan.models.world_model import ModelSpec, WorldModel
 from mstar_plan.rollout.limits import MIB, PlanLimits
 from mstar_plan.rollout.objective import ObjectiveConfig
 from mstar_plan.rollout.plan_walk import plan_graph
@@ -58,7 +59,9 @@ class PlanningConfig:
         limits: The most that one request may ask for.
         weights: Weight file to use in the place of the packaged one.
         device: Torch device of the models, such as cpu or cuda:0; auto takes a GPU if there is one.
-        threads: Torch threads of one operator. One is fastest for small models on a CPU, measured.
+        threads: Torch threads of one operator. 0: what the models say they are fastest with, measured: one for small
+            ones, all cores for token grids.
+        dtype: Of the weights: float32, or bfloat16 for models that can.
     """
 
     planner: Annotated[PlannerConfig, Section("planner", PLANNER_CONFIGS)]
@@ -68,11 +71,14 @@ class PlanningConfig:
     limits: PlanLimits = field(default_factory=PlanLimits)
     weights: Path | None = None
     device: str = "auto"
-    threads: int = 1
+    threads: int = 0
+    dtype: Literal["float32", "bfloat16"] = "float32"
 
     def __post_init__(self) -> None:
-        if self.threads < 1:
-            raise ConfigError(f"threads is {self.threads}; it needs at least 1", field="threads")
+        if self.threads < 0:
+            raise ConfigError(f"threads is {self.threads}; it needs at least 0", field="threads")
+        if self.dtype not in ("float32", "bfloat16"):
+            raise ConfigError(f"dtype is {self.dtype!r}; use float32 or bfloat16", field="dtype")
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,11 +115,12 @@ def build_model(task: Task, config: PlanningConfig) -> WorldModel:
         WeightsError: The weight file is damaged or of another architecture.
     """
     device = pick_device(config.device)
-    return (
+    model = (
         load_model(task.model, device=device)
         if config.weights is None
         else load_model_file(config.weights, device=device)
     )
+    return model if config.dtype == "float32" else to_half(model)
 
 
 def build_graph(task: Task, config: PlanningConfig) -> Graph:
@@ -134,12 +141,13 @@ def build_planning(configs: Mapping[str, tuple[Task, PlanningConfig]]) -> Planni
     if not configs:
         raise ConfigError("there is no model to plan with; name at least one", field="models")
     _, common = next(iter(configs.values()))
-    torch.set_num_threads(common.threads)
     models = {name: build_model(task, config) for name, (task, config) in configs.items()}
+    threads = common.threads or max(pick_threads(model.spec) for model in models.values())
+    torch.set_num_threads(threads)
     graphs = {
         name: plan_graph(models[name], config.planner, config.objective, name) for name, (_, config) in configs.items()
     }
-    placement = Placement.from_config(place(common.placement, common.device, common.threads), graphs)
+    placement = Placement.from_config(place(common.placement, common.device, threads), graphs)
     runtime = Runtime(graphs, placement=placement, config=common.runtime)
     solvers = {
         name: PlanSolver(
@@ -160,6 +168,24 @@ def pick_device(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return name
+
+
+def to_half(model: WorldModel) -> WorldModel:
+    """The model with weights in bfloat16.
+
+    Raises:
+        ConfigError: It cannot run so.
+    """
+    if not model.spec.half:
+        raise ConfigError(f"model {model.spec.name!r} runs in float32 alone; leave dtype out", field="dtype")
+    assert isinstance(model, torch.nn.Module)
+    return model.to(torch.bfloat16)
+
+
+def pick_threads(spec: ModelSpec) -> int:
+    """Torch threads that a model is fastest with; 0 in its description means all cores."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return spec.threads or cores or 1
 
 
 def with_memory(limits: PlanLimits, device: str) -> PlanLimits:

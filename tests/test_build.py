@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import gymnasium
 import numpy as np
 import pytest
 import torch
+from vjepa2_worlds import small_world
 
 from mstar_plan.build import (
     PlanningConfig,
@@ -18,11 +20,15 @@ from mstar_plan.build import (
     build_graph,
     build_model,
     build_planning,
+    pick_threads,
     place,
+    to_half,
+    with_memory,
 )
 from mstar_plan.errors import ConfigError, InvalidInputError, NotFoundError, UnavailableError, WeightsError
 from mstar_plan.models.toy import best_plan, render
 from mstar_plan.rollout.cem import CEMConfig
+from mstar_plan.rollout.limits import PlanLimits
 from mstar_plan.rollout.mppi import MPPIConfig
 from mstar_plan.rollout.objective import ObjectiveConfig
 from mstar_plan.runtime.placement import Group, PlacementConfig
@@ -96,8 +102,8 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
         build_model(Task("x", "toi"), config())
     with pytest.raises(WeightsError, match=r"absent\.safetensors"):
         build_model(TOY, config(weights=tmp_path / "absent.safetensors"))
-    with pytest.raises(ConfigError, match="threads is 0"):
-        config(threads=0)
+    with pytest.raises(ConfigError, match="threads is -1"):
+        config(threads=-1)
     with pytest.raises(InvalidInputError, match="device is 'gpu'"):
         build_planning({"toy": (TOY, config(device="gpu"))})
 
@@ -136,3 +142,21 @@ def test_other_kinds_of_actions_are_refused() -> None:
     env = gymnasium.make("CartPole-v1")
     with pytest.raises(Exception, match="Box is needed"):
         action_spec(env)
+
+
+def test_models_that_can_run_in_half_precision() -> None:
+    with pytest.raises(ConfigError, match=r"model 'toy' runs in float32 alone"):
+        build_model(TOY, config(dtype="bfloat16"))
+    with pytest.raises(ConfigError, match="dtype is 'int8'"):
+        config(dtype="int8")
+    half = to_half(small_world())
+    assert half.encode(torch.zeros(1, 32, 32, 3, dtype=torch.uint8)).dtype == torch.bfloat16
+    assert pick_threads(half.spec) == len(os.sched_getaffinity(0))
+
+
+def test_a_plan_may_hold_half_of_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mstar_plan.build.free_bytes", lambda device: 10 * 2**20)
+    assert with_memory(PlanLimits(), "cpu").max_memory_mb == 5
+    assert with_memory(PlanLimits(max_memory_mb=3), "cpu").max_memory_mb == 3
+    monkeypatch.setattr("mstar_plan.build.free_bytes", lambda device: None)
+    assert with_memory(PlanLimits(), "cpu").max_memory_mb == 0

@@ -26,6 +26,8 @@ class ModelSpec:
         context_frames: C, frames that a rollout starts from, now included; 1 for models that see one frame.
         state_size: P, width of the proprioception that it needs; 0 for pixels alone.
         max_horizon: Longest rollout it may be asked for.
+        threads: Torch threads of one operator that it is fastest with on a CPU; 0: all cores.
+        half: Whether it can run in bfloat16.
         description: One sentence for people.
     """
 
@@ -36,6 +38,8 @@ class ModelSpec:
     context_frames: int = 1
     state_size: int = 0
     max_horizon: int = 64
+    threads: int = 1
+    half: bool = False
     description: str = ""
 
 

@@ -17,6 +17,8 @@ from mstar_plan.errors import ConfigError, did_you_mean
 
 Distance = Callable[[Tensor, Tensor, float], Tensor]
 
+L1_ELEMENTS = 2**20  # differences that are held at a time
+
 
 @runtime_checkable
 class Objective(Protocol):
@@ -28,7 +30,10 @@ class Objective(Protocol):
 
 
 def _l1(embedded: Tensor, goal: Tensor, eps: float) -> Tensor:
-    return (embedded - goal[:, None, None]).abs().mean(-1)
+    if embedded.numel() <= L1_ELEMENTS:
+        return (embedded - goal[:, None, None]).abs_().mean(-1)
+    step = max(1, L1_ELEMENTS * embedded.shape[1] // embedded.numel())  # token grids: no second copy of all of them
+    return torch.cat([(part - goal[:, None, None]).abs_().mean(-1) for part in torch.split(embedded, step, 1)], 1)
 
 
 def _l2(embedded: Tensor, goal: Tensor, eps: float) -> Tensor:

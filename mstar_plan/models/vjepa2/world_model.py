@@ -9,7 +9,6 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -84,12 +83,11 @@ class VJEPA2AC(nn.Module):
             context_frames=config.context_frames,
             state_size=config.predictor.action_embed_dim if pose else 0,
             max_horizon=config.predictor.max_frames - config.context_frames + 1,
+            threads=0,
+            half=True,
             description=description,
         )
         self._laid_out: tuple[Hashable, Rollout] | None = None
-        for key in ("pixel_mean", "pixel_std"):
-            values = torch.tensor(getattr(config.contract, key)).view(3, 1, 1)
-            self.register_buffer(key, values, persistent=False)
 
     @classmethod
     def from_weights(cls, info: WeightsInfo, tensors: Mapping[str, Tensor]) -> Self:
@@ -108,10 +106,12 @@ class VJEPA2AC(nn.Module):
 
     def encode(self, frames: Tensor) -> Tensor:
         """Encodes single frames [B, H_px, W_px, 3] uint8 to [B, N, D]: each repeated to fill a tubelet, normed."""
-        pixels = frames.permute(0, 3, 1, 2).to(self.get_buffer("pixel_mean").dtype) / 255
-        pixels = (pixels - self.get_buffer("pixel_mean")) / self.get_buffer("pixel_std")
+        contract, weight = self.config.contract, self.predictor.predictor_embed.weight
+        pixels = frames.permute(0, 3, 1, 2).float() / 255
+        mean, std = (pixels.new_tensor(each).view(3, 1, 1) for each in (contract.pixel_mean, contract.pixel_std))
+        pixels = ((pixels - mean) / std).to(weight.dtype)
         if self.config.encoder.num_frames > 1:
-            pixels = pixels[:, :, None].expand(-1, -1, self.config.contract.frame_copies, -1, -1)
+            pixels = pixels[:, :, None].expand(-1, -1, contract.frame_copies, -1, -1)
         return self.normalize(self.encoder(pixels))
 
     def normalize(self, latent: Tensor) -> Tensor:
