@@ -22,7 +22,10 @@ ARCHITECTURES: Mapping[str, str] = {
     "vjepa2_ac": "mstar_plan.models.vjepa2.world_model:VJEPA2AC",
 }
 # Model -> its architecture if it needs no weights, else None: its weights are packaged as pretrained/NAME.safetensors.
-MODELS: Mapping[str, str | None] = {"toy": "toy", "reach": None, "wall": None, "push": None}
+MODELS: Mapping[str, str | None] = {
+    "toy": "toy",
+    **dict.fromkeys(("reach", "wall", "push", "vjepa2_reach", "vjepa2_wall", "vjepa2_push")),
+}
 PRETRAINED = Path(__file__).parent / "pretrained"
 
 
@@ -45,42 +48,59 @@ class ModelCard:
     file_bytes: int = 0
 
 
-def load_model(name: str, *, device: str | torch.device | None = None) -> WorldModel:
+def load_model(name: str, *, device: str | torch.device | None = None, self_test: bool = True) -> WorldModel:
     """Returns the model of this name, ready for inference.
 
     Args:
         name: One of `MODELS`.
         device: Where to put it; the CPU by default.
+        self_test: Compare what it computes with the golden vector in its file, if there is one.
 
     Raises:
         NotFoundError: There is no such name; the message lists those that there are.
         UnavailableError: Its weight file is not installed.
-        WeightsError: Its weight file is damaged.
+        WeightsError: Its weight file is damaged, or it fails its self-test.
         InvalidInputError: There is no such device.
     """
     if name not in MODELS:
         raise NotFoundError(f"there is no model {name!r}{did_you_mean(name, MODELS)}", field="model")
     architecture = MODELS[name]
     if architecture is None:
-        return load_model_file(_weight_file(name), device=device)
+        return load_model_file(_weight_file(name), device=device, self_test=self_test)
     return _ready(_class(architecture)(name), device)
 
 
-def load_model_file(path: Path, *, device: str | torch.device | None = None) -> WorldModel:
+def load_model_file(
+    path: Path,
+    *,
+    device: str | torch.device | None = None,
+    self_test: bool = True,
+    dtype: torch.dtype | None = torch.float32,
+) -> WorldModel:
     """Returns the model that a weight file holds, ready for inference.
 
+    Args:
+        path: The file.
+        device: Where to put it; the CPU by default.
+        self_test: Compare what it computes with the golden vector in the file, if there is one.
+        dtype: Of its weights; None keeps what is stored.
+
     Raises:
-        WeightsError: The file is absent, damaged, or of an architecture that is not known here.
+        WeightsError: The file is absent, damaged, of an architecture that is not known here, or fails its self-test.
         InvalidInputError: There is no such device.
     """
-    info, tensors = read_weights(path)
+    info, tensors = read_weights(path, dtype=dtype)
     if info.architecture not in ARCHITECTURES:
         tail = did_you_mean(info.architecture, ARCHITECTURES)
         raise WeightsError(f"{path.name} is of architecture {info.architecture!r}{tail}", field="architecture")
     build = getattr(_class(info.architecture), "from_weights", None)
     if build is None:
         raise WeightsError(f"{path.name} says {info.architecture!r}, which has no weights", field="architecture")
-    return _ready(build(info, tensors), device)
+    model = _ready(build(info, tensors), device)
+    verify = getattr(model, "verify", None)
+    if self_test and verify is not None:
+        verify(info.self_test)
+    return model
 
 
 def list_models() -> list[ModelCard]:

@@ -17,7 +17,8 @@ from mstar_plan.errors import InvalidInputError, WeightsError, did_you_mean
 from mstar_plan.types import ActionSpec
 
 FORMAT = "mstar_plan.weights/1"
-MAX_BYTES = 64 * 2**20  # the models of this repository are small; a larger file is refused before it is read
+MAX_BYTES = 16 * 2**30  # over twice the largest published V-JEPA 2-AC; a larger file is refused before it is read
+OPTIONAL = ("self_test",)  # metadata that files of before may lack
 
 ConfigT = TypeVar("ConfigT")
 
@@ -36,6 +37,7 @@ class WeightsInfo:
         data_hash: SHA-256 of the training data.
         training: How it was trained: the configuration, times, iterations.
         evaluation: What was measured on it.
+        self_test: Numbers that the model gives for a fixed input, compared when it is loaded; empty: not compared.
     """
 
     name: str
@@ -47,9 +49,12 @@ class WeightsInfo:
     data_hash: str = ""
     training: Mapping[str, Any] = field(default_factory=dict)
     evaluation: Mapping[str, Any] = field(default_factory=dict)
+    self_test: Mapping[str, Any] = field(default_factory=dict)
 
 
-def save_weights(path: Path, tensors: Mapping[str, Tensor], info: WeightsInfo, *, half: bool = True) -> None:
+def save_weights(
+    path: Path, tensors: Mapping[str, Tensor], info: WeightsInfo, *, half: bool = True, keep: bool = False
+) -> None:
     """Writes a weight file, whole or not at all.
 
     Args:
@@ -57,17 +62,22 @@ def save_weights(path: Path, tensors: Mapping[str, Tensor], info: WeightsInfo, *
         tensors: State of the model by name.
         info: Its metadata.
         half: Store floating point as float16: half the size, and an error far below that of the training.
+        keep: Store every tensor in the dtype that it has, whatever `half` says.
 
     Raises:
         WeightsError: A tensor holds NaN or infinity, or does not fit float16.
     """
-    stored = {name: _stored(name, tensor, half) for name, tensor in tensors.items()}
+    dtype = None if keep else torch.float16 if half else torch.float32
+    stored = {name: _stored(name, tensor, dtype) for name, tensor in tensors.items()}
     metadata = {key: value if isinstance(value, str) else json.dumps(value) for key, value in asdict(info).items()}
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
-    save_file(stored, partial, metadata={"format": FORMAT, **metadata})
-    partial.chmod(0o644)
-    partial.replace(path)
+    try:
+        save_file(stored, partial, metadata={"format": FORMAT, **metadata})
+        partial.chmod(0o644)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def add_evaluation(path: Path, evaluation: Mapping[str, Any]) -> None:
@@ -76,10 +86,8 @@ def add_evaluation(path: Path, evaluation: Mapping[str, Any]) -> None:
     Raises:
         WeightsError: The file is damaged or not one of this project's.
     """
-    info, tensors = read_weights(path)
-    with safe_open(path, framework="pt") as file:
-        half = any(file.get_slice(name).get_dtype() == "F16" for name in tensors)
-    save_weights(path, tensors, replace(info, evaluation={**info.evaluation, **evaluation}), half=half)
+    info, tensors = read_weights(path, dtype=None)
+    save_weights(path, tensors, replace(info, evaluation={**info.evaluation, **evaluation}), keep=True)
 
 
 def read_info(path: Path) -> WeightsInfo:
@@ -96,28 +104,36 @@ def read_info(path: Path) -> WeightsInfo:
         raise _damaged(path, error) from error
 
 
-def read_weights(path: Path) -> tuple[WeightsInfo, dict[str, Tensor]]:
-    """Returns metadata and tensors of a weight file; floating point comes as float32.
+def read_weights(path: Path, *, dtype: torch.dtype | None = torch.float32) -> tuple[WeightsInfo, dict[str, Tensor]]:
+    """Returns metadata and tensors of a weight file.
+
+    Args:
+        path: The file.
+        dtype: Of floating point; None keeps what is stored.
 
     Raises:
         WeightsError: It is absent, too large, damaged, not one of this project's, or holds NaN or infinity.
     """
     info = read_info(path)
+    tensors: dict[str, Tensor] = {}
     try:
         with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+            for name in file.keys():  # noqa: SIM118 - not a mapping
+                tensor = file.get_tensor(name)
+                if tensor.is_floating_point():
+                    tensor = tensor if dtype is None else tensor.to(dtype)
+                    if not tensor.isfinite().all():
+                        raise WeightsError(f"{path.name}: tensor {name} holds NaN or infinity; train anew", field=name)
+                tensors[name] = tensor
     except (SafetensorError, OSError) as error:
         raise _damaged(path, error) from error
-    for name, tensor in tensors.items():
-        if tensor.is_floating_point():
-            if not tensor.isfinite().all():
-                raise WeightsError(f"{path.name}: tensor {name} holds NaN or infinity; train anew", field=name)
-            tensors[name] = tensor.float()
     return info, tensors
 
 
 def load_state(module: nn.Module, tensors: Mapping[str, Tensor], info: WeightsInfo) -> None:
     """Copies tensors into a module, every name and shape as the module has them.
+
+    A module on the meta device takes the tensors themselves, so that they are not held twice.
 
     Raises:
         WeightsError: A tensor is missing, unexpected or of another shape.
@@ -134,7 +150,7 @@ def load_state(module: nn.Module, tensors: Mapping[str, Tensor], info: WeightsIn
                 f"{what}: tensor {name} is {list(tensor.shape)}; its config asks for {list(state[name].shape)}",
                 field=name,
             )
-    module.load_state_dict(dict(tensors))
+    module.load_state_dict(dict(tensors), assign=any(each.is_meta for each in module.parameters()))
 
 
 def config_from_json(kind: type[ConfigT], info: WeightsInfo) -> ConfigT:
@@ -178,11 +194,11 @@ def action_from_json(info: WeightsInfo) -> ActionSpec:
         raise WeightsError(f"action of {info.name!r} is refused: {error}", field="action") from error
 
 
-def _stored(name: str, tensor: Tensor, half: bool) -> Tensor:
+def _stored(name: str, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
     tensor = tensor.detach().cpu().contiguous()
     if not tensor.is_floating_point():
         return tensor
-    stored = tensor.to(torch.float16 if half else torch.float32)
+    stored = tensor if dtype is None else tensor.to(dtype)
     if not stored.isfinite().all():
         raise WeightsError(f"tensor {name} holds NaN, infinity or more than float16's 65504; not saved", field=name)
     return stored
@@ -202,6 +218,8 @@ def _parse(path: Path, metadata: Mapping[str, str]) -> WeightsInfo:
         raise WeightsError(f"{path.name} says {found!r}; this version reads {FORMAT!r} files", field="format")
     values: dict[str, Any] = {}
     for each in fields(WeightsInfo):
+        if each.name not in metadata and each.name in OPTIONAL:
+            continue
         if each.name not in metadata:
             raise WeightsError(f"{path.name} lacks metadata {each.name!r}; save it with save_weights", field=each.name)
         text = metadata[each.name]

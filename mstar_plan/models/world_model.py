@@ -6,7 +6,8 @@ P proprioception, M metric width.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
@@ -29,6 +30,7 @@ class ModelSpec:
         threads: Torch threads of one operator that it is fastest with on a CPU; 0: all cores.
         half: Whether it can run in bfloat16.
         description: One sentence for people.
+        contract: What must hold between robot and model beside all that, term by term; empty where nothing is said.
     """
 
     name: str
@@ -41,6 +43,7 @@ class ModelSpec:
     threads: int = 1
     half: bool = False
     description: str = ""
+    contract: Mapping[str, str] = field(default_factory=dict)
 
 
 @runtime_checkable

@@ -1,8 +1,10 @@
-"""Networks and world models from checkpoints: strict, with a report of every tensor that does not fit."""
+"""V-JEPA 2 and V-JEPA 2-AC from local files: strict, memory-mapped, cast one by one; layouts: `checkpoint_file`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,229 +12,270 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mstar_plan.errors import ConfigError, WeightsError
+from mstar_plan.errors import ConfigError, InvalidInputError, WeightsError
 from mstar_plan.models.vjepa2.ac_predictor import ACPredictor
-from mstar_plan.models.vjepa2.checkpoint_file import Checkpoint, read_checkpoint
-from mstar_plan.models.vjepa2.config import EncoderConfig
+from mstar_plan.models.vjepa2.checkpoint_file import Source, open_source
+from mstar_plan.models.vjepa2.config import (
+    AC_PREDICTORS,
+    ENCODERS,
+    ACPredictorConfig,
+    EncoderConfig,
+    MaskedPredictorConfig,
+    TransformerConfig,
+)
 from mstar_plan.models.vjepa2.contract import ModelContract
 from mstar_plan.models.vjepa2.encoder import VJEPA2Encoder
-from mstar_plan.models.vjepa2.infer import (
-    Known,
-    ac_predictor_config,
-    encoder_config,
-    masked_predictor_config,
-    nearest_encoder,
-)
+from mstar_plan.models.vjepa2.infer import MASKED_PREDICTORS, LoadOptions, infer_encoder, infer_predictor, nearest
+from mstar_plan.models.vjepa2.key_maps import Stored
 from mstar_plan.models.vjepa2.masked_predictor import VJEPA2MaskedPredictor
+from mstar_plan.models.vjepa2.report import LoadReport
 from mstar_plan.models.vjepa2.world_model import VJEPA2AC, VJEPA2ACConfig
+from mstar_plan.models.weights import action_from_json, config_from_json
 from mstar_plan.types import ActionSpec
 
-UNUSED = ("pos_embed", "predictor_pos_embed")  # of the published files; rotary networks have none
-SHOWN = 3
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
-NetworkT = TypeVar("NetworkT", bound=nn.Module)
+DEFAULT = LoadOptions()
+ACTION_NAMES = ("dx", "dy", "dz", "drx", "dry", "drz", "dgripper")
+ACTION_UNITS = ("m", "m", "m", "rad", "rad", "rad", "1")
 
 
-@dataclass(frozen=True)
-class LoadReport:
-    """What became of a checkpoint's tensors.
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """An opened file whose tensors fit; weights are read when a network is built.
 
     Attributes:
-        source: Name of the file.
-        layout: How it was laid out.
-        nearest: The named encoder size that is most like it.
-        dtype: Of the loaded weights.
-        parameters: How many numbers were loaded.
-        ignored: Names in the file that nothing was done with.
-        missing: Names that the networks need and the file has not.
-        unexpected: Names of the file's networks that these have not.
-        misshaped: "name: shape in the file, shape needed".
+        source: The file.
+        options: What the caller asked for.
+        encoder: Sizes of the encoder; None without one.
+        predictor: Sizes of the predictor; None without one.
+        report: How the tensors fit.
     """
 
-    source: str
-    layout: str
-    nearest: str = ""
-    dtype: str = ""
-    parameters: int = 0
-    ignored: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    unexpected: tuple[str, ...] = ()
-    misshaped: tuple[str, ...] = ()
+    source: Source
+    options: LoadOptions
+    encoder: EncoderConfig | None
+    predictor: MaskedPredictorConfig | ACPredictorConfig | None
+    report: LoadReport
 
-    def problem(self) -> str:
-        """What does not fit, in one line; empty if all does."""
-        kinds = {"missing": self.missing, "unexpected": self.unexpected, "misshaped": self.misshaped}
-        said = [
-            f"{len(names)} {kind} ({', '.join(names[:SHOWN])}{', ...' if len(names) > SHOWN else ''})"
-            for kind, names in kinds.items()
-            if names
-        ]
-        return "; ".join(said)
+    def build_encoder(self) -> VJEPA2Encoder:
+        """The encoder with its weights, ready for inference."""
+        config = self.encoder
+        if config is None:
+            raise self._lacks("encoder")
+        return self._build("encoder", lambda: VJEPA2Encoder(config))
 
+    def build_masked_predictor(self) -> VJEPA2MaskedPredictor:
+        """The predictor of masked tokens with its weights, ready for inference."""
+        config = self.predictor
+        if not isinstance(config, MaskedPredictorConfig):
+            raise self._lacks("masked predictor")
+        return self._build("predictor", lambda: VJEPA2MaskedPredictor(config))
 
-def load_encoder(
-    path: Path, known: Known | None = None, dtype: torch.dtype | None = None
-) -> tuple[VJEPA2Encoder, LoadReport]:
-    """Loads the encoder of a checkpoint.
+    def build_ac_predictor(self) -> ACPredictor:
+        """The action-conditioned predictor with its weights, ready for inference."""
+        config = self.predictor
+        if not isinstance(config, ACPredictorConfig):
+            raise self._lacks("action-conditioned predictor")
+        return self._build("predictor", lambda: ACPredictor(config))
 
-    Args:
-        path: File or folder on this machine.
-        known: What shapes do not tell.
-        dtype: Of the weights; None keeps the file's.
-
-    Raises:
-        WeightsError: It does not fit, is damaged, or holds NaN.
-    """
-    checkpoint, told = _read(path, known)
-    config = encoder_config(checkpoint.part("encoder"), told)
-    loader = _Loader(checkpoint, dtype)
-    encoder = loader.fill("encoder", _empty(VJEPA2Encoder, config))
-    return encoder, loader.report(config)
-
-
-def load_masked_predictor(
-    path: Path, known: Known | None = None, dtype: torch.dtype | None = None
-) -> tuple[VJEPA2Encoder, VJEPA2MaskedPredictor, LoadReport]:
-    """Loads encoder and masked predictor of a checkpoint; see `load_encoder`."""
-    checkpoint, told = _read(path, known)
-    config = encoder_config(checkpoint.part("encoder"), told)
-    predictor_config = masked_predictor_config(checkpoint.part("predictor"), config, told)
-    loader = _Loader(checkpoint, dtype)
-    encoder = loader.fill("encoder", _empty(VJEPA2Encoder, config))
-    predictor = loader.fill("predictor", _empty(VJEPA2MaskedPredictor, predictor_config))
-    return encoder, predictor, loader.report(config)
-
-
-def load_world_model(
-    path: Path,
-    known: Known | None = None,
-    dtype: torch.dtype | None = None,
-    *,
-    name: str = "vjepa2_ac",
-    contract: ModelContract | None = None,
-    max_translation_m: float = 0.075,
-) -> tuple[VJEPA2AC, LoadReport]:
-    """Loads encoder and action-conditioned predictor as a world model to plan with.
-
-    Args:
-        path: File or folder on this machine.
-        known: What shapes do not tell.
-        dtype: Of the weights; None keeps the file's.
-        name: What the model is called.
-        contract: What must hold between robot and model; the published one by default.
-        max_translation_m: Bound of each coordinate of a move.
-
-    Raises:
-        WeightsError: It does not fit, is damaged, or holds NaN.
-    """
-    checkpoint, told = _read(path, known)
-    if not any(each.startswith("action_encoder.") for each in checkpoint.part("predictor")):
-        raise WeightsError(
-            f"{checkpoint.path.name} holds a predictor without action_encoder: it cannot plan; give a V-JEPA 2-AC file",
-            field="predictor",
-        )
-    config = encoder_config(checkpoint.part("encoder"), told)
-    predictor_config = ac_predictor_config(checkpoint.part("predictor"), config, told)
-    contract = contract or ModelContract()
-    try:
-        whole = VJEPA2ACConfig(config, predictor_config, contract)
-    except ConfigError as error:
-        raise WeightsError(f"{checkpoint.path.name}: {error}") from error
-    loader = _Loader(checkpoint, dtype)
-    encoder = loader.fill("encoder", _empty(VJEPA2Encoder, config))
-    predictor = loader.fill("predictor", _empty(ACPredictor, predictor_config))
-    report = loader.report(config)
-    spec = published_actions(predictor_config.action_embed_dim, max_translation_m, contract.frame_dt_s)
-    model = VJEPA2AC(name, whole, spec, encoder, predictor, description=f"V-JEPA 2-AC from {checkpoint.path.name}.")
-    return model.eval().requires_grad_(False), report
-
-
-def published_actions(size: int, max_translation_m: float, dt_s: float) -> ActionSpec:
-    """Actions of V-JEPA 2-AC: moves in metres, turns in radians from the left, change of the gripper's closedness.
-
-    Raises:
-        WeightsError: The model has another number of them.
-    """
-    if size != 7:
-        raise WeightsError(f"the predictor takes {size} action values; V-JEPA 2-AC takes 7: it is another model")
-    high = np.array([max_translation_m] * 3 + [np.pi] * 3 + [1.0], np.float32)
-    names = ("dx", "dy", "dz", "drx", "dry", "drz", "dgripper")
-    return ActionSpec(-high, high, dt_s, names, ("m",) * 3 + ("rad",) * 3 + ("1",))
-
-
-def _read(path: Path, known: Known | None) -> tuple[Checkpoint, Known]:
-    checkpoint = read_checkpoint(path)
-    told = {name: value for name, value in vars(known or Known()).items() if value}
-    return checkpoint, replace(checkpoint.known, **told)
-
-
-def _empty(kind: type[NetworkT], config: Any) -> NetworkT:
-    """A network without storage; its tensors come from the file."""
-    with torch.device("meta"):
-        return kind(config)
-
-
-class _Loader:
-    """Fills networks from a checkpoint, and keeps account."""
-
-    def __init__(self, checkpoint: Checkpoint, dtype: torch.dtype | None) -> None:
-        self.checkpoint, self.dtype = checkpoint, dtype
-        self.ignored = list(checkpoint.ignored)
-        self.missing: list[str] = []
-        self.unexpected: list[str] = []
-        self.misshaped: list[str] = []
-        self.parameters = 0
-        self.loaded: torch.dtype | None = None
-
-    def fill(self, part: str, network: NetworkT) -> NetworkT:
-        """Gives a network the tensors of a part, one by one, so that no more than them is held."""
-        state, needed = dict(self.checkpoint.part(part)), network.state_dict()
-        self.ignored += [f"{part}.{name}" for name in UNUSED if state.pop(name, None) is not None]
-        self.missing += [f"{part}.{name}" for name in needed if name not in state]
-        self.unexpected += [f"{part}.{name}" for name in state if name not in needed]
-        tensors: dict[str, Tensor] = {}
-        for name, tensor in state.items():
-            if name not in needed:
-                continue
-            if tensor.numel() == needed[name].numel() and tensor.squeeze().shape == needed[name].squeeze().shape:
-                tensors[name] = self._cast(part, name, tensor.reshape(needed[name].shape))
-            else:
-                shapes = f"{list(tensor.shape)}, needed {list(needed[name].shape)}"
-                self.misshaped.append(f"{part}.{name}: {shapes}")
-        if not (self.missing or self.misshaped):
-            network.load_state_dict(tensors, assign=True, strict=False)
-        return network.eval().requires_grad_(False)
-
-    def _cast(self, part: str, name: str, tensor: Tensor) -> Tensor:
-        if not tensor.is_floating_point():
-            return tensor
-        if not bool(tensor.isfinite().all()):
-            raise WeightsError(f"{self.checkpoint.path.name}: tensor {part}.{name} holds NaN or infinity", field=name)
-        self.parameters += tensor.numel()
-        wanted = self.dtype or (torch.float32 if tensor.dtype == torch.float16 else tensor.dtype)
-        self.loaded = wanted
-        return tensor.to(wanted)
-
-    def report(self, encoder: EncoderConfig) -> LoadReport:
-        """The account.
+    def world_config(self) -> VJEPA2ACConfig:
+        """Sizes and contract of the world model.
 
         Raises:
-            WeightsError: Something is missing, unexpected or misshaped.
+            WeightsError: The file holds none.
         """
-        report = LoadReport(
-            source=self.checkpoint.path.name,
-            layout=self.checkpoint.layout,
-            nearest=nearest_encoder(encoder.embed_dim, encoder.depth),
-            dtype=str(self.loaded).removeprefix("torch."),
-            parameters=self.parameters,
-            ignored=tuple(self.ignored),
-            missing=tuple(self.missing),
-            unexpected=tuple(self.unexpected),
-            misshaped=tuple(self.misshaped),
-        )
-        problem = report.problem()
-        if problem:
+        if self.source.info is not None and self.source.info.architecture == "vjepa2_ac":
+            return config_from_json(VJEPA2ACConfig, self.source.info)
+        if self.encoder is None or not isinstance(self.predictor, ACPredictorConfig):
+            raise self._lacks("world model (encoder and action-conditioned predictor)")
+        contract = ModelContract(frame_copies=self.encoder.tubelet_size)
+        return VJEPA2ACConfig(self.encoder, self.predictor, contract, self.options.context_frames)
+
+    def action_spec(self) -> ActionSpec:
+        """The actions of the world model."""
+        if self.source.info is not None:
+            return action_from_json(self.source.info)
+        assert isinstance(self.predictor, ACPredictorConfig)
+        return published_action(self.predictor.action_embed_dim, self.options.max_translation_m)
+
+    def build_world_model(self) -> VJEPA2AC:
+        """The world model with its weights, ready for inference."""
+        config = self.world_config()
+        info = self.source.info
+        name, text = (info.name, info.description) if info else (self.options.name, f"V-JEPA 2-AC, {self.report.file}")
+        encoder, predictor = self.build_encoder(), self.build_ac_predictor()
+        model = VJEPA2AC(name, config, self.action_spec(), encoder, predictor, description=text)
+        return model.eval().requires_grad_(False)
+
+    def _build(self, part: str, make: Callable[[], ModuleT]) -> ModuleT:
+        with torch.device("meta"):
+            module = make()
+        stored = self.source.parts[part]
+        state = {name: self._read(f"{part}.{name}", stored[name]) for name in module.state_dict()}
+        module.load_state_dict(state, assign=True)
+        return module.eval().requires_grad_(False)
+
+    def _read(self, name: str, stored: Stored) -> Tensor:
+        tensor = stored.read().detach()
+        if self.options.dtype is not None:
+            tensor = tensor.to(self.options.dtype)
+        if not tensor.isfinite().all():
             raise WeightsError(
-                f"{report.source} does not fit: {problem}; its sizes are nearest to {report.nearest!r}", field="path"
+                f"{self.report.file}: tensor {name} holds NaN, infinity or more than {tensor.dtype} can hold; "
+                "get the file anew, or load it as float32",
+                field=name,
             )
-        return report
+        return tensor.contiguous()
+
+    def _lacks(self, what: str) -> WeightsError:
+        return WeightsError(f"{self.report.file} ({self.report.kind}) holds no {what}; give a file that does")
+
+
+def open_checkpoint(path: Path, options: LoadOptions = DEFAULT) -> Checkpoint:
+    """Opens a bundle, a transformers folder or a weight file, and checks that its tensors fit.
+
+    Raises:
+        WeightsError: It is damaged, of another architecture, or its tensors do not fit.
+        ConfigError: An option does not fit.
+    """
+    source = open_source(path)
+    if not source.parts:
+        raise WeightsError(f"{path.name} holds no tensors of an encoder or predictor; give a V-JEPA 2 file")
+    try:
+        encoder, predictor = _sizes(source, options)
+    except WeightsError as error:
+        raise WeightsError(f"{path.name}: {error}", field=error.field) from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ConfigError(f"{path.name}: sizes cannot be used: {error}; check the options") from error
+    report = _report(path, source, options, encoder, predictor)
+    report.check(strict=options.strict)
+    return Checkpoint(source, options, encoder, predictor, report)
+
+
+def load_encoder(path: Path, options: LoadOptions = DEFAULT) -> VJEPA2Encoder:
+    """The encoder of a file; see `open_checkpoint` for errors."""
+    return open_checkpoint(path, options).build_encoder()
+
+
+def load_masked_predictor(path: Path, options: LoadOptions = DEFAULT) -> VJEPA2MaskedPredictor:
+    """The predictor of masked tokens of a file; see `open_checkpoint` for errors."""
+    return open_checkpoint(path, options).build_masked_predictor()
+
+
+def load_world_model(path: Path, options: LoadOptions = DEFAULT) -> VJEPA2AC:
+    """The world model of a file; see `open_checkpoint` for errors."""
+    return open_checkpoint(path, options).build_world_model()
+
+
+def published_action(width: int, max_translation_m: float) -> ActionSpec:
+    """Actions of V-JEPA 2-AC: change of position and rotation in the robot's base frame, and of gripper closedness.
+
+    Raises:
+        WeightsError: The predictor takes actions of another width.
+    """
+    if width != len(ACTION_NAMES):
+        raise WeightsError(
+            f"the predictor takes actions of width {width}; those of V-JEPA 2-AC have {len(ACTION_NAMES)} "
+            f"({', '.join(ACTION_NAMES)}); convert the model with an action specification of its own",
+            field="action_encoder",
+        )
+    high = np.array([max_translation_m] * 3 + [math.pi] * 3 + [1.0], np.float32)
+    return ActionSpec(-high, high, ModelContract().frame_dt_s, ACTION_NAMES, ACTION_UNITS)
+
+
+def _sizes(
+    source: Source, options: LoadOptions
+) -> tuple[EncoderConfig | None, MaskedPredictorConfig | ACPredictorConfig | None]:
+    if source.info is not None:
+        return _said_sizes(source)
+    shapes = {part: {name: each.shape for name, each in state.items()} for part, state in source.parts.items()}
+    encoder = infer_encoder(shapes["encoder"], options, source.config) if "encoder" in shapes else None
+    predictor = None
+    if "predictor" in shapes:
+        predictor = infer_predictor(shapes["predictor"], encoder, options, source.config)
+    return encoder, predictor
+
+
+def _said_sizes(source: Source) -> tuple[EncoderConfig | None, MaskedPredictorConfig | ACPredictorConfig | None]:
+    info = source.info
+    assert info is not None
+    if info.architecture == "vjepa2_ac":
+        config = config_from_json(VJEPA2ACConfig, info)
+        return config.encoder, config.predictor
+    if info.architecture != "vjepa2":
+        raise WeightsError(f"it is of architecture {info.architecture!r}; give one of V-JEPA 2", field="architecture")
+    try:
+        encoder, predictor = info.config.get("encoder"), info.config.get("predictor")
+        return (
+            EncoderConfig(**encoder) if encoder else None,
+            MaskedPredictorConfig(**predictor) if predictor else None,
+        )
+    except (InvalidInputError, TypeError, AttributeError) as error:
+        raise WeightsError(f"its config is refused: {error}", field="config") from error
+
+
+def _report(
+    path: Path,
+    source: Source,
+    options: LoadOptions,
+    encoder: EncoderConfig | None,
+    predictor: MaskedPredictorConfig | ACPredictorConfig | None,
+) -> LoadReport:
+    needed = _needed(encoder, predictor)
+    found = {f"{part}.{name}": each for part, state in source.parts.items() for name, each in state.items()}
+    used = [found[name] for name in needed if name in found]
+    count = sum(math.prod(each.shape) for each in used)
+    dtypes = sorted({str(options.dtype or each.dtype).removeprefix("torch.") for each in used})
+    sizes = (math.prod(each.shape) * (options.dtype or each.dtype).itemsize for each in used)
+    return LoadReport(
+        file=path.name,
+        layout=source.layout,
+        kind=_kind(encoder, predictor),
+        nearest=_nearest(encoder, predictor),
+        dtype=" and ".join(dtypes),
+        parameters=count,
+        bytes=sum(sizes),
+        missing=tuple(sorted(needed.keys() - found.keys())),
+        unexpected=tuple(sorted(found.keys() - needed.keys())),
+        misshaped=tuple(
+            f"{name}: {list(found[name].shape)}, needed {list(shape)}"
+            for name, shape in needed.items()
+            if name in found and found[name].shape != shape
+        ),
+        ignored=source.ignored,
+    )
+
+
+def _needed(
+    encoder: EncoderConfig | None, predictor: MaskedPredictorConfig | ACPredictorConfig | None
+) -> Mapping[str, tuple[int, ...]]:
+    parts: dict[str, nn.Module] = {}
+    with torch.device("meta"):
+        if encoder is not None:
+            parts["encoder"] = VJEPA2Encoder(encoder)
+        if isinstance(predictor, ACPredictorConfig):
+            parts["predictor"] = ACPredictor(predictor)
+        elif predictor is not None:
+            parts["predictor"] = VJEPA2MaskedPredictor(predictor)
+    return {
+        f"{part}.{name}": tuple(tensor.shape)
+        for part, module in parts.items()
+        for name, tensor in module.state_dict().items()
+    }
+
+
+def _kind(encoder: EncoderConfig | None, predictor: TransformerConfig | None) -> str:
+    if predictor is None:
+        return "encoder"
+    if encoder is None:
+        return "predictor"
+    return "vjepa2_ac" if isinstance(predictor, ACPredictorConfig) else "vjepa2"
+
+
+def _nearest(encoder: EncoderConfig | None, predictor: TransformerConfig | None) -> str:
+    tables: list[tuple[Mapping[str, Any], TransformerConfig | None]] = [
+        (ENCODERS, encoder),
+        (AC_PREDICTORS if isinstance(predictor, ACPredictorConfig) else MASKED_PREDICTORS, predictor),
+    ]
+    return " + ".join(nearest(table, each.width, each.depth) for table, each in tables if each is not None)

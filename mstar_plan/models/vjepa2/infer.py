@@ -1,15 +1,20 @@
-"""Sizes of a network from the shapes of its tensors; what shapes cannot tell comes from the nearest published one."""
+"""Sizes of networks, told from the shapes of their tensors where a file does not say them.
+
+Shapes tell widths, depths, patches and MLPs. They do not tell attention heads, picture size and clip length: these come
+from the caller, from config.json, or from the named configuration with the same width and depth.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from torch import Tensor
+import torch
 
-from mstar_plan.errors import WeightsError
+from mstar_plan.errors import ConfigError, WeightsError
 from mstar_plan.models.vjepa2.config import (
     AC_PREDICTORS,
     ENCODERS,
@@ -19,158 +24,216 @@ from mstar_plan.models.vjepa2.config import (
     TransformerConfig,
 )
 
-PUBLISHED_HEAD = 64  # channels of a head in every published encoder but ViT-H (80)
-MASKED_PREDICTOR_HEADS = 12
+MASKED_PREDICTORS: Mapping[str, MaskedPredictorConfig] = {"masked": MaskedPredictorConfig()}
+HEAD_DIM = 64
+MAX_DEPTH = 1024
 
+Shapes = Mapping[str, tuple[int, ...]]
 ConfigT = TypeVar("ConfigT", bound=TransformerConfig)
 
 
 @dataclass(frozen=True)
-class Known:
-    """What the shapes of a checkpoint do not say; None takes the nearest published size's.
+class LoadOptions:
+    """What the caller knows better than the file; None leaves it to the file.
 
     Attributes:
-        img_size: Side of the square pictures in pixels.
+        dtype: Of the loaded weights; None keeps what is stored.
+        img_size: Side, or (height, width), of the pictures in pixels.
         num_frames: Frames of the longest clip.
-        heads: Attention heads of the encoder.
-        predictor_heads: Those of the predictor.
-        use_extrinsics: Whether the action-conditioned predictor uses camera extrinsics.
+        num_heads: Attention heads of the encoder.
+        predictor_heads: Attention heads of the predictor.
+        patch_size: Only for a predictor without its encoder.
+        layer_norm_eps: Epsilon of the layer norms with weights.
+        strict: Refuse tensors that the network does not have; otherwise they are reported and left out.
+        context_frames: C of the world model.
+        max_translation_m: Largest change of position in one action of the world model, on each axis.
+        name: What the world model is called.
     """
 
+    dtype: torch.dtype | None = torch.float32
     img_size: int | tuple[int, int] | None = None
     num_frames: int | None = None
-    heads: int | None = None
+    num_heads: int | None = None
     predictor_heads: int | None = None
-    use_extrinsics: bool = False
+    patch_size: int | None = None
+    layer_norm_eps: float | None = None
+    strict: bool = True
+    context_frames: int = 1
+    max_translation_m: float = 0.075
+    name: str = "vjepa2_ac"
+
+    def __post_init__(self) -> None:
+        if self.dtype not in (None, torch.float32, torch.bfloat16, torch.float16):
+            raise ConfigError(f"dtype is {self.dtype}; use float32, bfloat16 or float16", field="dtype")
+        if not 0 < self.max_translation_m < math.inf:
+            raise ConfigError(
+                f"max_translation_m is {self.max_translation_m}; it needs to be above 0 m", field="max_translation_m"
+            )
 
 
-def nearest_encoder(width: int, depth: int) -> str:
-    """Name of the encoder of ours or the published ones that is most like it."""
-    return min(ENCODERS, key=lambda name: (abs(ENCODERS[name].embed_dim - width), abs(ENCODERS[name].depth - depth)))
+def infer_encoder(shapes: Shapes, options: LoadOptions, said: Mapping[str, Any] | None = None) -> EncoderConfig:
+    """The encoder's sizes.
 
-
-def nearest_predictor(width: int, depth: int) -> str:
-    """Name of the action-conditioned predictor that is most like it."""
-    named = AC_PREDICTORS
-    return min(named, key=lambda name: (abs(named[name].width - width), abs(named[name].depth - depth)))
-
-
-def encoder_config(state: Mapping[str, Tensor], known: Known) -> EncoderConfig:
-    """Sizes of an encoder.
+    Args:
+        shapes: Of its tensors, by our names.
+        options: What the caller knows better.
+        said: What transformers' config.json says.
 
     Raises:
-        WeightsError: It is none, or its heads cannot be told.
+        WeightsError: It is no V-JEPA 2 encoder, or the heads cannot be told.
+        ConfigError: An option does not fit.
     """
-    kernel = _shape(state, "patch_embed.proj.weight", (4, 5), "a V-JEPA 2 encoder")
-    width, depth = kernel[0], _depth(state, "blocks", "a V-JEPA 2 encoder")
-    name = nearest_encoder(width, depth)
-    like = ENCODERS[name]
-    video = len(kernel) == 5
-    return _made(
-        EncoderConfig,
-        img_size=known.img_size or like.img_size,
-        patch_size=kernel[-1],
-        num_frames=(known.num_frames or like.num_frames) if video else 1,
-        tubelet_size=kernel[2] if video else like.tubelet_size,
+    said = _checked(said)
+    kernel = shapes.get("patch_embed.proj.weight", ())
+    if len(kernel) not in (4, 5) or 0 in kernel or kernel[1] != 3 or kernel[-1] != kernel[-2]:
+        raise _foreign("encoder", shapes, "patch_embed.proj.weight [D, 3, frames, patch, patch]")
+    width, patch, still = kernel[0], kernel[-1], len(kernel) == 4
+    depth, ratio, bias = _blocks("encoder", "blocks", shapes, width)
+    named = _same(ENCODERS, width, depth, patch)
+    frames = 1 if still else options.num_frames or said.get("frames_per_clip") or (named or EncoderConfig()).num_frames
+    return EncoderConfig(
+        img_size=_size(options.img_size or said.get("crop_size") or (named.img_size if named else None), patch),
+        patch_size=patch,
+        num_frames=frames,
+        tubelet_size=2 if still else kernel[2],
         embed_dim=width,
         depth=depth,
-        num_heads=_heads(width, known.heads, like, "heads"),
-        mlp_ratio=_ratio(state, "blocks", width, like),
-        qkv_bias="blocks.0.attn.qkv.bias" in state,
+        num_heads=_heads("num_heads", width, options.num_heads or said.get("num_attention_heads"), named),
+        mlp_ratio=ratio,
+        qkv_bias=bias,
+        layer_norm_eps=options.layer_norm_eps or float(said.get("layer_norm_eps", 1e-6)),
     )
 
 
-def ac_predictor_config(state: Mapping[str, Tensor], encoder: EncoderConfig, known: Known) -> ACPredictorConfig:
-    """Sizes of an action-conditioned predictor behind an encoder.
+def infer_predictor(
+    shapes: Shapes, encoder: EncoderConfig | None, options: LoadOptions, said: Mapping[str, Any] | None = None
+) -> MaskedPredictorConfig | ACPredictorConfig:
+    """The predictor's sizes: of the action-conditioned one if it encodes actions, else of that of masked tokens.
+
+    Args:
+        shapes: Of its tensors, by our names.
+        encoder: Sizes of its encoder, if there is one; says patches, pictures and clips.
+        options: What the caller knows better.
+        said: What transformers' config.json says.
 
     Raises:
-        WeightsError: It is none, or its heads cannot be told.
+        WeightsError: It is neither, or the heads cannot be told.
+        ConfigError: An option does not fit.
     """
-    what = "a V-JEPA 2-AC predictor"
-    width, embed_dim = _shape(state, "predictor_embed.weight", (2,), what)
-    depth = _depth(state, "predictor_blocks", what)
-    like = AC_PREDICTORS[nearest_predictor(width, depth)]
-    return _made(
-        ACPredictorConfig,
-        **_shared(encoder),
-        num_frames=known.num_frames or like.num_frames,
+    said = _checked(said)
+    width, embed_dim = (*shapes.get("predictor_embed.weight", ()), 0, 0)[:2]
+    if not width or not embed_dim:
+        raise _foreign("predictor", shapes, "predictor_embed.weight [width, D]")
+    if encoder is not None and encoder.embed_dim != embed_dim:
+        raise WeightsError(
+            f"the predictor takes tokens of width {embed_dim}, the encoder gives {encoder.embed_dim}; "
+            "they do not belong together",
+            field="predictor",
+        )
+    depth, ratio, bias = _blocks("predictor", "predictor_blocks", shapes, width)
+    acting = "action_encoder.weight" in shapes
+    table: Mapping[str, TransformerConfig] = AC_PREDICTORS if acting else MASKED_PREDICTORS
+    base = encoder or EncoderConfig(
+        img_size=_size(options.img_size, options.patch_size or 16),
+        patch_size=options.patch_size or 16,
+        num_frames=options.num_frames or EncoderConfig().num_frames,
+        num_heads=1,
         embed_dim=embed_dim,
-        predictor_embed_dim=width,
-        depth=depth,
-        num_heads=_heads(width, known.predictor_heads, like, "predictor_heads"),
-        mlp_ratio=_ratio(state, "predictor_blocks", width, like),
-        qkv_bias="predictor_blocks.0.attn.qkv.bias" in state,
-        action_embed_dim=_shape(state, "action_encoder.weight", (2,), what)[1],
-        use_extrinsics=known.use_extrinsics,
     )
-
-
-def masked_predictor_config(state: Mapping[str, Tensor], encoder: EncoderConfig, known: Known) -> MaskedPredictorConfig:
-    """Sizes of a predictor of masked tokens behind an encoder.
-
-    Raises:
-        WeightsError: It is none, or its heads cannot be told.
-    """
-    what = "a V-JEPA 2 masked predictor"
-    width, embed_dim = _shape(state, "predictor_embed.weight", (2,), what)
-    like = MaskedPredictorConfig()
-    return _made(
-        MaskedPredictorConfig,
-        **_shared(encoder),
-        num_frames=encoder.num_frames,
-        embed_dim=embed_dim,
-        predictor_embed_dim=width,
-        depth=_depth(state, "predictor_blocks", what),
-        num_heads=_heads(width, known.predictor_heads, like, "predictor_heads"),
-        mlp_ratio=_ratio(state, "predictor_blocks", width, like),
-        qkv_bias="predictor_blocks.0.attn.qkv.bias" in state,
-        num_mask_tokens=sum(1 for name in state if re.fullmatch(r"mask_tokens\.\d+", name)),
-    )
-
-
-def _shared(encoder: EncoderConfig) -> dict[str, Any]:
-    return {
-        "img_size": encoder.img_size,
-        "patch_size": encoder.patch_size,
-        "tubelet_size": encoder.tubelet_size,
+    heads = options.predictor_heads or said.get("pred_num_attention_heads")
+    sizes: dict[str, Any] = {
+        "img_size": base.img_size,
+        "patch_size": base.patch_size,
+        "num_frames": base.num_frames,
+        "tubelet_size": base.tubelet_size,
+        "embed_dim": embed_dim,
+        "predictor_embed_dim": width,
+        "depth": depth,
+        "num_heads": _heads("predictor_heads", width, heads, _same(table, width, depth)),
+        "mlp_ratio": ratio,
+        "qkv_bias": bias,
+        "layer_norm_eps": options.layer_norm_eps or base.layer_norm_eps,
     }
+    if acting:
+        return ACPredictorConfig(**sizes, action_embed_dim=(*shapes["action_encoder.weight"], 0, 0)[1])
+    tokens = sum(bool(re.fullmatch(r"mask_tokens\.\d+", name)) for name in shapes)
+    if not tokens:
+        raise _foreign("predictor", shapes, "mask_tokens.0 or action_encoder.weight")
+    return MaskedPredictorConfig(**sizes, num_mask_tokens=tokens)
 
 
-def _made(kind: type[ConfigT], **values: Any) -> ConfigT:
-    try:
-        return kind(**values)
-    except ValueError as error:  # pragma: no cover - a shape that no network has
-        raise WeightsError(f"the shapes make no network: {error}") from error
+def _checked(said: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """What config.json says, after a look at what is used of it."""
+    said = said or {}
+    for name in ("crop_size", "frames_per_clip", "num_attention_heads", "pred_num_attention_heads", "layer_norm_eps"):
+        value = said.get(name, 1)
+        if isinstance(value, bool) or not isinstance(value, int if name != "layer_norm_eps" else int | float):
+            raise WeightsError(f"config.json says {name} is {value!r}; it needs to be a number", field=name)
+    if said.get("hidden_act", "gelu") != "gelu":
+        raise WeightsError(f"config.json says hidden_act is {said['hidden_act']!r}; only gelu is computed here")
+    return said
 
 
-def _shape(state: Mapping[str, Tensor], name: str, ranks: tuple[int, ...], what: str) -> tuple[int, ...]:
-    if name not in state or state[name].ndim not in ranks:
-        found = ", ".join(list(state)[:3]) or "nothing"
+def nearest(table: Mapping[str, TransformerConfig], width: int, depth: int) -> str:
+    """Name of the configuration that is nearest in width and depth, both counted in octaves."""
+
+    def distance(name: str) -> float:
+        known = table[name]
+        return abs(math.log2(known.width / max(1, width))) + abs(math.log2(known.depth / max(1, depth)))
+
+    return min(table, key=distance)
+
+
+def guess_nearest(shapes: Shapes) -> str:
+    """The named encoder that tensors of an unknown network come nearest to, by their widest norm and block count."""
+    numbers = [int(found[1]) for name in shapes if (found := re.search(r"\.(\d{1,4})\.", f".{name}"))]
+    widths = sorted(shape[0] for name, shape in shapes.items() if "norm" in name and len(shape) == 1)
+    return nearest(ENCODERS, widths[-1] if widths else 1024, max(numbers, default=23) + 1)
+
+
+def _blocks(part: str, prefix: str, shapes: Shapes, width: int) -> tuple[int, float, bool]:
+    """Depth, MLP ratio, and whether queries, keys and values have a bias."""
+    numbers = {found[1] for name in shapes if (found := re.match(rf"{prefix}\.(\d+)\.", name))}
+    hidden = (*shapes.get(f"{prefix}.0.mlp.fc1.weight", ()), 0)[0]
+    if not numbers or not hidden or len(numbers) > MAX_DEPTH:
+        raise _foreign(part, shapes, f"{prefix}.0.mlp.fc1.weight [hidden, width]")
+    ratio = hidden / width
+    while int(width * ratio) < hidden:  # rounding must not lose a row
+        ratio = math.nextafter(ratio, math.inf)
+    return len(numbers), ratio, f"{prefix}.0.attn.qkv.bias" in shapes
+
+
+def _same(table: Mapping[str, ConfigT], width: int, depth: int, patch: int | None = None) -> ConfigT | None:
+    fits = (
+        each
+        for each in table.values()
+        if (each.width, each.depth) == (width, depth) and patch in (None, each.patch_size)
+    )
+    return next(fits, None)
+
+
+def _heads(option: str, width: int, given: int | None, named: TransformerConfig | None) -> int:
+    if given is not None:
+        return int(given)
+    if named is not None:
+        return named.num_heads
+    if width % HEAD_DIM:
         raise WeightsError(
-            f"this is not {what}: there is no {name} as it has one; the file begins with {found}", field=name
+            f"the attention heads of width {width} cannot be told from shapes; give {option}=...", field=option
         )
-    return tuple(state[name].shape)
+    return width // HEAD_DIM
 
 
-def _depth(state: Mapping[str, Tensor], prefix: str, what: str) -> int:
-    numbers = {int(found[1]) for name in state if (found := re.match(rf"{prefix}\.(\d+)\.", name))}
-    if not numbers:
-        raise WeightsError(f"this is not {what}: it has no {prefix}.0", field=prefix)
-    return max(numbers) + 1
+def _size(given: int | tuple[int, int] | None, patch: int) -> tuple[int, int]:
+    if given is None:
+        return (max(1, 256 // patch) * patch,) * 2
+    return (given, given) if isinstance(given, int) else (int(given[0]), int(given[1]))
 
 
-def _ratio(state: Mapping[str, Tensor], prefix: str, width: int, like: TransformerConfig) -> float:
-    weight = state.get(f"{prefix}.0.mlp.fc1.weight")
-    if weight is None:
-        return like.mlp_ratio  # told as missing later
-    hidden = weight.shape[0]
-    return like.mlp_ratio if int(width * like.mlp_ratio) == hidden else hidden / width
-
-
-def _heads(width: int, told: int | None, like: TransformerConfig, option: str) -> int:
-    heads = told or (like.num_heads if width == like.width else width // PUBLISHED_HEAD)
-    if heads < 1 or width % heads or (told is None and width != like.width and width % PUBLISHED_HEAD):
-        raise WeightsError(
-            f"a width of {width} does not tell the number of attention heads; say it with {option}=", field=option
-        )
-    return heads
+def _foreign(part: str, shapes: Shapes, lacking: str) -> WeightsError:
+    names = ", ".join(sorted(shapes)[:3]) or "nothing"
+    return WeightsError(
+        f"this is no V-JEPA 2 {part}: of {len(shapes)} tensors ({names}, ...) none is {lacking}; "
+        f"nearest named configuration: {guess_nearest(shapes)}",
+        field=part,
+    )

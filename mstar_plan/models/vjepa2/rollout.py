@@ -6,6 +6,8 @@ encoder, W width of the predictor, A action.
 
 from __future__ import annotations
 
+from threading import get_ident
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -15,10 +17,13 @@ from mstar_plan.models.layers.shared_attention import can_share
 from mstar_plan.models.vjepa2.ac_predictor import ACPredictor, step_table
 from mstar_plan.models.vjepa2.blocks import Block
 from mstar_plan.models.vjepa2.cache import Lane, RolloutCache
+from mstar_plan.models.vjepa2.graphs import GraphCache
 from mstar_plan.models.vjepa2.rollout_block import RolloutBlock, Rotation, Segment, Workspace
 from mstar_plan.models.vjepa2.tuning import candidate_rows, fastest
 
 MOST_ROWS = 256
+
+Place = tuple[Lane, slice, slice]
 
 
 class Rollout:
@@ -44,7 +49,9 @@ class Rollout:
         self.action, self.state = predictor.action_encoder, predictor.state_encoder
         self.norm = predictor.predictor_norm
         self.proj = FusedLinear(predictor.predictor_proj.weight, predictor.predictor_proj.bias)
+        self.graphs = GraphCache.on(self.weight.device)
         self._rotations: dict[int, Rotation] = {}
+        self._spaces: dict[tuple[int, int], Workspace] = {}
 
     def _block(self, block: object, number: int) -> RolloutBlock:
         assert isinstance(block, Block)
@@ -115,21 +122,34 @@ class Rollout:
         patches = self.embed(latent[:, :1].contiguous()).expand(-1, k, -1, -1) if shared else None
         out = latent.new_empty(b, k, *latent.shape[2:]) if predict else latent
         rows = min(self.rows, b * k)
-        space = self._workspace(rows)
         for low in range(0, b * k, rows):
             high = min(low + rows, b * k)
             x = self._sequence(latent, patches, conditions, low, high)
-            segments = [self._segment(*place, cache.step) for place in cache.segments(low, high)]
-            if high - low < rows:
-                space = self._workspace(high - low)
-            for block in self.blocks:
-                x = block(x, rotation, segments, space)
+            predicted = self._chunk(x, rotation, list(cache.segments(low, high)), cache, predict)
             if predict:
-                out.view(b * k, *out.shape[2:])[low:high] = self._read(x)
+                out.view(b * k, *out.shape[2:])[low:high] = predicted
         return out, cache.advanced()
 
+    def _chunk(self, x: Tensor, rotation: Rotation, places: list[Place], cache: RolloutCache, predict: bool) -> Tensor:
+        """Runs the tokens [R, S, W] of some rows through all blocks, to predicted tokens [R, N, D] if asked for."""
+        segments = [self._segment(*place, cache.step) for place in places]
+        space = self._workspace(x.shape[0])
+
+        def run(tokens: Tensor) -> Tensor:
+            for block in self.blocks:
+                tokens = block(tokens, rotation, segments, space)
+            return self._read(tokens) if predict else tokens
+
+        buffers = tuple((each.keys[0].data_ptr(), each.rows.start) for each in segments)
+        return self.graphs.run((x.shape[0], cache.frame, predict, get_ident(), buffers), run, x)
+
     def _workspace(self, rows: int) -> Workspace:
-        return Workspace(rows, self.tokens, self.config.num_heads, self.channels, self.weight)
+        """Working space, of each thread its own: graphs hold its address."""
+        key = rows, get_ident()
+        if key not in self._spaces:
+            shape = rows, self.tokens, self.config.num_heads, self.channels
+            self._spaces[key] = Workspace(*shape, self.weight)
+        return self._spaces[key]
 
     def _rotation(self, frame: int) -> Rotation:
         if frame not in self._rotations:

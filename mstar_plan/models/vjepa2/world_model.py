@@ -9,10 +9,11 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mstar_plan.errors import ConfigError
+from mstar_plan.errors import ConfigError, WeightsError
 from mstar_plan.models.vjepa2.ac_predictor import ACPredictor
 from mstar_plan.models.vjepa2.config import ACPredictorConfig, EncoderConfig
 from mstar_plan.models.vjepa2.contract import ModelContract
@@ -20,6 +21,7 @@ from mstar_plan.models.vjepa2.encoder import VJEPA2Encoder
 from mstar_plan.models.vjepa2.memory import rollout_bytes
 from mstar_plan.models.vjepa2.pose import compute_new_pose, past_poses
 from mstar_plan.models.vjepa2.rollout import Rollout
+from mstar_plan.models.vjepa2.self_test import compare, digest
 from mstar_plan.models.weights import WeightsInfo, action_from_json, config_from_json, load_state
 from mstar_plan.models.world_model import ModelSpec
 from mstar_plan.types import ActionSpec
@@ -74,6 +76,7 @@ class VJEPA2AC(nn.Module):
     ) -> None:
         super().__init__()
         self.config, self.encoder, self.predictor = config, encoder, predictor
+        config.contract.check_inside(config.encoder.tubelet_size, action)
         pose = config.contract.state == "pose"
         self.spec = ModelSpec(
             name=name,
@@ -86,6 +89,7 @@ class VJEPA2AC(nn.Module):
             threads=0,
             half=True,
             description=description,
+            contract=config.contract.terms(config.encoder.img_size, action, config.context_frames),
         )
         self._laid_out: tuple[Hashable, Rollout] | None = None
 
@@ -97,22 +101,33 @@ class VJEPA2AC(nn.Module):
             WeightsError: The tensors or the configuration are not those of this architecture.
         """
         config = config_from_json(VJEPA2ACConfig, info)
-        parts = nn.ModuleDict({"encoder": VJEPA2Encoder(config.encoder), "predictor": ACPredictor(config.predictor)})
+        with torch.device("meta"):  # takes the tensors themselves
+            parts = nn.ModuleDict(
+                {"encoder": VJEPA2Encoder(config.encoder), "predictor": ACPredictor(config.predictor)}
+            )
         load_state(parts, tensors, info)
         encoder, predictor = parts["encoder"], parts["predictor"]
         assert isinstance(encoder, VJEPA2Encoder)
         assert isinstance(predictor, ACPredictor)
-        return cls(info.name, config, action_from_json(info), encoder, predictor, description=info.description)
+        action = action_from_json(info)
+        try:
+            return cls(info.name, config, action, encoder, predictor, description=info.description)
+        except ConfigError as error:
+            raise WeightsError(f"weights of {info.name!r}: {error}", field=error.field) from error
 
     def encode(self, frames: Tensor) -> Tensor:
         """Encodes single frames [B, H_px, W_px, 3] uint8 to [B, N, D]: each repeated to fill a tubelet, normed."""
+        return self.normalize(self.encoder(self.preprocess(frames)))
+
+    def preprocess(self, frames: Tensor) -> Tensor:
+        """Frames [B, H_px, W_px, 3] uint8 to what the encoder takes."""
         contract, weight = self.config.contract, self.predictor.predictor_embed.weight
         pixels = frames.permute(0, 3, 1, 2).float() / 255
         mean, std = (pixels.new_tensor(each).view(3, 1, 1) for each in (contract.pixel_mean, contract.pixel_std))
         pixels = ((pixels - mean) / std).to(weight.dtype)
         if self.config.encoder.num_frames > 1:
             pixels = pixels[:, :, None].expand(-1, -1, contract.frame_copies, -1, -1)
-        return self.normalize(self.encoder(pixels))
+        return pixels
 
     def normalize(self, latent: Tensor) -> Tensor:
         """The layer norm without weights that tokens go through, if the contract says so."""
@@ -157,6 +172,37 @@ class VJEPA2AC(nn.Module):
             rollout.rows,
             self.predictor.predictor_embed.weight.element_size(),
         )
+
+    def predict_once(self, latent: Tensor, action: Tensor, state: Tensor) -> Tensor:
+        """One frame from tokens [B, N, D], action [B, A] and state [B, A], not laid out for speed."""
+        return self.normalize(self.predictor.step(latent, action, state)[0])
+
+    def digest(self) -> dict[str, Any]:
+        """What this model makes of a fixed picture; see `self_test`."""
+        return digest(self, self.predictor.predictor_embed.weight.device)
+
+    def verify(self, recorded: Mapping[str, Any]) -> None:
+        """Compares with the golden vector that its file holds, if any.
+
+        Raises:
+            WeightsError: They differ: preprocessing or weights are not those that it was saved with.
+        """
+        compare(recorded, self.digest, self.spec.name)
+
+    @property
+    def image_size(self) -> tuple[int, int]:
+        """(H_px, W_px) of its pictures."""
+        return self.config.encoder.img_size
+
+    @property
+    def pose_size(self) -> int:
+        """A, width of an action and of a state."""
+        return self.config.predictor.action_embed_dim
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the weights."""
+        return self.predictor.predictor_embed.weight.dtype
 
     def _rollout(self) -> Rollout:
         """The predictor laid out for rollouts: made, and its chunk size measured, when it is first needed."""
