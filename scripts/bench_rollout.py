@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import rollout_memory
+import rollout_ranking
 import rollout_search
 import torch
 from published_rollout import PublishedPredictor, rollout
@@ -137,8 +138,8 @@ def networks(config: ACPredictorConfig) -> dict[torch.dtype, ACPredictor]:
     """The same random weights in each dtype.
 
     Their deviation is 1 / sqrt(width). The published start of training, 0.02 at any width, makes the predictions of a
-    narrow network so small that the layer norm behind them magnifies rounding: 30 steps end 1.9e-5 apart then, each side
-    1.4e-5 from float64.
+    narrow network so small that the layer norm behind them magnifies rounding: 30 steps end 1.9e-5 apart then, each
+    side 1.4e-5 from float64.
     """
     torch.manual_seed(1)
     made = {torch.float32: ACPredictor(config).eval()}
@@ -237,6 +238,8 @@ def main() -> None:
         "rows": [asdict(row) for row in rows],
         "memory": rollout_memory.measure(),
         "search": rollout_search.measure(quick=words.quick),
+        "warm_starts": rollout_search.warm_starts("vjepa2_reach", 20),
+        "ranking": rollout_ranking.measure(),
     }
     if words.json:
         words.json.parent.mkdir(parents=True, exist_ok=True)

@@ -159,6 +159,7 @@ class Worker:
         except BaseException as raised:  # an interrupt, most likely: what is in hand is lost
             for call in self._in_hand:
                 call.flight.request.fail(as_error(f"the worker of group {self.group!r}", raised))
+            self._in_hand = []
             request.fail(as_error(f"walk {arrival.job.walk!r}", raised))
             self._forget(request)
             raise
