@@ -31,6 +31,7 @@ class PlanConfig(PlanningConfig):
         seed: Seed of the search noise.
         soft_time_s: Seconds after which the best plan so far is taken; null for no limit.
         deterministic: The same bytes on every run, at some cost in speed.
+        state: The robot's state now, for models that need it (V-JEPA 2-AC: its pose, 7 numbers).
         resize: Scale pictures of another size; they are refused otherwise.
         out: JSON file to write; `-` prints JSON alone.
     """
@@ -39,6 +40,7 @@ class PlanConfig(PlanningConfig):
     seed: int = 0
     soft_time_s: float | None = None
     deterministic: bool = False
+    state: tuple[float, ...] = ()
     resize: bool = False
     out: Path = Path("plan.json")
 
@@ -55,7 +57,9 @@ def plan(observation: Path, goal: Path, words: Sequence[str]) -> None:
         solver = planning.solvers[name]
         size = solver.spec.image_size if config.resize else None
         request = PlanRequest(
-            observation=Observation(read_picture(observation, size)[None]),
+            observation=Observation(
+                read_picture(observation, size)[None], np.array(config.state, np.float32) if config.state else None
+            ),
             goal=Goal(frame=read_picture(goal, size)),
             seed=config.seed,
             soft_time_s=config.soft_time_s,

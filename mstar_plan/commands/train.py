@@ -8,12 +8,18 @@ import typer
 
 from mstar_plan.config import load
 from mstar_plan.training import recipe
+from mstar_plan.training.vjepa2 import recipe as vjepa2_recipe
 
 
 def train(words: Sequence[str]) -> None:
-    """Collects episodes, trains, measures and saves; `env` chooses the file in `conf/train/`."""
-    weights = recipe.train(load(f"train/{_env_of(words)}", words, recipe.TrainConfig))
-    typer.echo(f"weights are in {weights}; try them: mstar-plan evaluate env={weights.stem} weights={weights}")
+    """Collects episodes, trains, measures and saves; `env` chooses the file in `conf/train/`, and the kind of model."""
+    env = _env_of(words)
+    if env.startswith(vjepa2_recipe.PREFIX):
+        config = load(f"train/{env}", words, vjepa2_recipe.VJEPA2TrainConfig)
+        weights = vjepa2_recipe.train(config, say=typer.echo)
+    else:
+        weights = recipe.train(load(f"train/{env}", words, recipe.TrainConfig))
+    typer.echo(f"weights are in {weights}; try them: mstar-plan evaluate env={env} weights={weights}")
 
 
 def _env_of(words: Sequence[str]) -> str:

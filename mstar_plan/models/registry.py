@@ -25,6 +25,11 @@ ARCHITECTURES: Mapping[str, str] = {
 MODELS: Mapping[str, str | None] = {
     "toy": "toy",
     **dict.fromkeys(("reach", "wall", "push", "vjepa2_reach", "vjepa2_wall", "vjepa2_push")),
+    "vjepa2_ac": None,
+}
+# Models whose weights are too large to package -> how to get them.
+TO_CONVERT: Mapping[str, str] = {
+    "vjepa2_ac": "make FILE of the published ones with `mstar-plan convert`, then say weights=FILE"
 }
 PRETRAINED = Path(__file__).parent / "pretrained"
 
@@ -111,7 +116,7 @@ def list_models() -> list[ModelCard]:
 def _card(name: str) -> ModelCard:
     path = PRETRAINED / f"{name}.safetensors"
     if MODELS[name] is None and not path.is_file():
-        return ModelCard(name, f"not installed: {path.name} is missing", None)
+        return ModelCard(name, f"not installed: {TO_CONVERT.get(name, f'{path.name} is missing')}", None)
     spec = load_model(name).spec
     if MODELS[name] is not None:
         return ModelCard(name, spec.description, spec)
@@ -120,6 +125,8 @@ def _card(name: str) -> ModelCard:
 
 def _weight_file(name: str) -> Path:
     path = PRETRAINED / f"{name}.safetensors"
+    if not path.is_file() and name in TO_CONVERT:
+        raise UnavailableError(f"the weights of {name!r} are not packaged; {TO_CONVERT[name]}", field="model")
     if not path.is_file():
         raise UnavailableError(
             f"the weights of {name!r} are not at {path}; make them with: mstar-plan train env={name}", field="model"

@@ -22,3 +22,15 @@ def test_collect_then_train(tmp_path, capsys) -> None:
     words = ["env=wall", "controller=local", "episodes=1", f"weights={weights}", f"out={tmp_path}"]
     assert main(["evaluate", *words]) == 0
     assert json.loads((tmp_path / "report.json").read_text())["settings"]["weights"] == str(weights)
+
+
+@pytest.mark.render
+def test_the_env_also_chooses_the_kind_of_model(tmp_path, capsys) -> None:
+    data, weights = tmp_path / "data", tmp_path / "vjepa2_wall.safetensors"
+    assert main(["collect", "env=wall", "episodes=4", "steps=6", f"out={data}"]) == 0
+    phases = "rollouts.phases=[{iterations: 2, steps: 3, batch: 4}]"
+    short = ["distillation.iterations=2", "distillation.batch=8", phases, "held_out=0.3"]
+    assert main(["train", "env=vjepa2_wall", f"data={data}", "episodes=4", "steps=6", f"out={weights}", *short]) == 0
+    assert f"evaluate env=vjepa2_wall weights={weights}" in capsys.readouterr().out
+    words = ["env=vjepa2_wall", "controller=local", "episodes=1", "planner.samples=16", "planner.iterations=1"]
+    assert main(["evaluate", *words, f"weights={weights}", f"out={tmp_path}"]) == 0

@@ -97,16 +97,17 @@ def distil(
 def still_tokens(model: VJEPA2AC, frames: Tensor) -> Tensor:
     """What `model.encode` says of frames [B, H_px, W_px, 3] uint8, faster where many are encoded for training.
 
-    The copies of a frame in its tubelet are the same, so the patch weights are summed over them first, and patches are cut
-    by hand: a convolution over time costs as much as all blocks together at this size.
+    The copies of a frame in its tubelet are the same, so the patch weights are summed over them first, and patches are
+    cut by hand: at this size a convolution over time costs as much as half of the blocks.
     """
     encoder = model.encoder
     config, weight = encoder.config, encoder.patch_embed.proj.weight
     (rows, columns), p = config.grid, config.patch_size
     weight = weight.sum(2) if weight.ndim == 5 else weight
-    mean, std = model.get_buffer("pixel_mean"), model.get_buffer("pixel_std")
+    contract = model.config.contract
+    mean, std = (weight.new_tensor(each).repeat(p * p) for each in (contract.pixel_mean, contract.pixel_std))
     x = frames.view(-1, rows, p, columns, p, 3).permute(0, 1, 3, 2, 4, 5).reshape(-1, rows * columns, p * p * 3)
-    x = (x.to(weight.dtype) / 255 - mean.view(3).repeat(p * p)) / std.view(3).repeat(p * p)
+    x = (x.to(weight.dtype) / 255 - mean) / std
     x = functional.linear(x, weight.permute(0, 2, 3, 1).flatten(1), encoder.patch_embed.proj.bias)
     table = rope_table(*patch_places(torch.arange(rows * columns), config.grid), config.embed_dim // config.num_heads)
     for block in encoder.blocks:

@@ -49,18 +49,20 @@ class TokenTargets(nn.Module):
         """Maps latents [..., Z] to token grids [..., N, D], each token normed."""
         z = (latent - self.centre) / self.scale
         x = torch.cat([z, z.new_full((*z.shape[:-1], 1), self.constant)], -1)
-        tokens = torch.einsum("ndz,...z->...nd", self.projection, x)
+        tokens: Tensor = torch.einsum("ndz,...z->...nd", self.projection, x)
         return functional.layer_norm(tokens, tokens.shape[-1:])
 
     def read(self, tokens: Tensor) -> Tensor:
         """Maps token grids [..., N, D] to latents [..., Z]: the mean of what the tokens say."""
         x = torch.einsum("ndz,...nd->...nz", self.projection, tokens)
         z = x[..., :-1] / x[..., -1:].clamp_min(1e-3) * self.constant  # undoes the length that the layer norm took
-        return z.mean(-2) * self.scale + self.centre
+        latent: Tensor = z.mean(-2) * self.scale + self.centre
+        return latent
 
 
 def _projections(tokens: int, width: int, columns: int, seed: int) -> Tensor:
     """[N, D, columns] with orthonormal columns of mean 0."""
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.randn(tokens, width, columns, generator=generator)
-    return torch.linalg.qr(drawn - drawn.mean(1, keepdim=True)).Q
+    basis: Tensor = torch.linalg.qr(drawn - drawn.mean(1, keepdim=True)).Q
+    return basis

@@ -48,6 +48,51 @@ class PhaseConfig:
                 f"teacher_forcing is {self.teacher_forcing}; it needs at least 0", field="teacher_forcing"
             )
 
+    @property
+    def work(self) -> int:
+        """Frames that an iteration predicts."""
+        return self.batch * self.steps * (2 if self.teacher_forcing else 1)
+
+
+@dataclass(frozen=True)
+class PredictorTraining:
+    """How the predictor is trained.
+
+    Attributes:
+        phases: The curriculum; the learning rate is annealed over all of it, by work, not by the clock.
+        learning_rate: Peak of AdamW's.
+        weight_decay: AdamW's.
+        warmup: Iterations.
+        clip: Largest gradient norm.
+    """
+
+    phases: tuple[PhaseConfig, ...] = (
+        PhaseConfig(3000, 2, teacher_forcing=1.0),
+        PhaseConfig(2000, 6),
+        PhaseConfig(4000, 12),
+    )
+    learning_rate: float = 2e-3
+    weight_decay: float = 1e-4
+    warmup: int = 100
+    clip: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.phases:
+            raise ConfigError("rollouts.phases is empty; give at least one", field="phases")
+        for name in ("learning_rate", "clip"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it needs a positive number", field=name)
+
+    @property
+    def longest(self) -> int:
+        """Steps of the longest rollouts."""
+        return max(phase.steps for phase in self.phases)
+
+    @property
+    def iterations(self) -> int:
+        """Batches in all."""
+        return sum(phase.iterations for phase in self.phases)
+
 
 @dataclass(frozen=True, eq=False)
 class TokenEpisodes:
@@ -79,8 +124,7 @@ class TokenEpisodes:
 def start_weights(predictor: ACPredictor) -> None:
     """Weights to start from: every next frame is nearly the one before, and actions are heard from the first batch on.
 
-    The published start (a deviation of 0.02 everywhere) suits widths near 1000; at 64 an action is all but silent, and the
-    predictor stays with "nothing moves" for hundreds of batches.
+    The published start (a deviation of 0.02 everywhere) suits widths near 1000; at 64 an action is all but silent.
     """
     with torch.no_grad():
         for block in predictor.predictor_blocks:
@@ -115,48 +159,41 @@ def follow(predictor: ACPredictor, tokens: Tensor, actions: Tensor) -> Tensor:
 def train_predictor(
     predictor: ACPredictor,
     data: TokenEpisodes,
-    phases: Sequence[PhaseConfig],
+    config: PredictorTraining,
     *,
-    learning_rate: float = 1e-3,
-    weight_decay: float = 1e-4,
-    warmup: int = 100,
-    clip: float = 1.0,
     seed: int = 0,
     report: Callable[[int, dict[str, float]], None] | None = None,
 ) -> None:
-    """Trains the predictor in place, one annealing over all phases.
+    """Trains the predictor in place.
 
     Args:
         predictor: What to train.
         data: The episodes.
-        phases: The curriculum.
-        learning_rate: Peak of AdamW's.
-        weight_decay: AdamW's.
-        warmup: Iterations.
-        clip: Largest gradient norm.
+        config: How.
         seed: Of the windows.
         report: Gets the iterations done and the terms of the loss, about a hundred times.
+
+    Raises:
+        InvalidInputError: The episodes are shorter than a rollout.
     """
     generator = torch.Generator().manual_seed(seed)
-    parameters = [p for name, p in predictor.named_parameters() if "extrinsics" not in name]
-    optimiser = torch.optim.AdamW(parameters, learning_rate, betas=(0.9, 0.99), weight_decay=weight_decay)
-    work = [phase.batch * (phase.steps + (phase.steps if phase.teacher_forcing else 0)) for phase in phases]
-    total = sum(phase.iterations * each for phase, each in zip(phases, work, strict=True))
-    iterations, done, iteration = sum(phase.iterations for phase in phases), 0, 0
-    every = max(1, iterations // 100)
-    for phase, each in zip(phases, work, strict=True):
-        for _ in range(phase.iterations):
-            factor = learning_rate_factor(iteration, done / total, warmup=warmup)
-            for group in optimiser.param_groups:
-                group["lr"] = learning_rate * factor
-            loss, terms = _loss(predictor, *data.windows(generator, phase.batch, phase.steps), phase)
-            optimiser.zero_grad(set_to_none=True)
-            torch.autograd.backward(loss)
-            nn.utils.clip_grad_norm_(parameters, clip)
-            optimiser.step()
-            iteration, done = iteration + 1, done + each
-            if report is not None and iteration % every == 0:
-                report(iteration, terms)
+    parameters = [value for name, value in predictor.named_parameters() if "extrinsics" not in name]
+    optimiser = torch.optim.AdamW(parameters, config.learning_rate, betas=(0.9, 0.99), weight_decay=config.weight_decay)
+    total, done = sum(phase.iterations * phase.work for phase in config.phases), 0
+    every = max(1, config.iterations // 100)
+    order = [phase for phase in config.phases for _ in range(phase.iterations)]
+    for iteration, phase in enumerate(order):
+        factor = learning_rate_factor(iteration, done / total, warmup=config.warmup)
+        for group in optimiser.param_groups:
+            group["lr"] = config.learning_rate * factor
+        loss, terms = _loss(predictor, *data.windows(generator, phase.batch, phase.steps), phase)
+        optimiser.zero_grad(set_to_none=True)
+        torch.autograd.backward(loss)
+        nn.utils.clip_grad_norm_(parameters, config.clip)
+        optimiser.step()
+        done += phase.work
+        if report is not None and (iteration + 1) % every == 0:
+            report(iteration + 1, terms)
 
 
 def _loss(
