@@ -62,6 +62,7 @@ class PlanningConfig:
         threads: Torch threads of one operator. 0: what the models say they are fastest with, measured: one for small
             ones, all cores for token grids.
         dtype: Of the weights: float32, or bfloat16 for models that can.
+        self_test: Compare a model, when it is loaded, with the golden vector in its weight file, if there is one.
     """
 
     planner: Annotated[PlannerConfig, Section("planner", PLANNER_CONFIGS)]
@@ -73,6 +74,7 @@ class PlanningConfig:
     device: str = "auto"
     threads: int = 0
     dtype: Literal["float32", "bfloat16"] = "float32"
+    self_test: bool = True
 
     def __post_init__(self) -> None:
         if self.threads < 0:
@@ -116,9 +118,11 @@ def build_model(task: Task, config: PlanningConfig) -> WorldModel:
     """
     device = pick_device(config.device)
     model = (
-        load_model(task.model, device=device)
+        load_model(task.model, device=device, self_test=config.self_test)
         if config.weights is None
-        else load_model_file(config.weights, device=device)
+        else load_model_file(
+            config.weights, device=device, self_test=config.self_test, dtype=getattr(torch, config.dtype)
+        )
     )
     return model if config.dtype == "float32" else to_half(model)
 

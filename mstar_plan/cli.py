@@ -18,10 +18,12 @@ from mstar_plan.errors import MStarError
 COMMANDS: Mapping[str, str] = {
     "serve": "mstar_plan.commands.serve:serve",
     "plan": "mstar_plan.commands.plan:plan",
+    "landscape": "mstar_plan.commands.landscape:landscape",
     "evaluate": "mstar_plan.commands.evaluate:evaluate",
     "collect": "mstar_plan.commands.collect:collect",
     "train": "mstar_plan.commands.train:train",
     "demo": "mstar_plan.commands.demo:demo",
+    "convert": "mstar_plan.commands.convert:convert",
     "models": "mstar_plan.commands.models:models",
     "graph": "mstar_plan.commands.graph:graph",
     "doctor": "mstar_plan.commands.doctor:doctor",
@@ -62,6 +64,19 @@ def plan(
 
 
 @app.command()
+def landscape(
+    observation: Annotated[Path, typer.Argument(help="Picture of now (PNG or JPEG).")],
+    goal: Annotated[Path, typer.Argument(help="Picture of the goal.")],
+    words: Words = None,
+) -> None:
+    """Draw how far from the goal each action leads.
+
+    Example: mstar-plan landscape now.png goal.png model=reach axes=[0,1] points=21 out=landscape.png
+    """
+    call("landscape", observation, goal, words or [])
+
+
+@app.command()
 def evaluate(words: Words = None) -> None:
     """Run closed-loop episodes of a task; writes a report.
 
@@ -95,6 +110,19 @@ def demo(words: Words = None) -> None:
     Example: mstar-plan demo out=runs/demo
     """
     call("demo", words or [])
+
+
+@app.command()
+def convert(
+    source: Annotated[Path, typer.Argument(help="Published .pt bundle, or folder in the transformers layout.")],
+    target: Annotated[Path, typer.Argument(help="Weight file to write, .safetensors.")],
+    words: Words = None,
+) -> None:
+    """Convert published V-JEPA 2 weights to a weight file of ours.
+
+    Example: mstar-plan convert vjepa2-ac-vitg.pt vjepa2_ac.safetensors dtype=bfloat16
+    """
+    call("convert", source, target, words or [])
 
 
 @app.command()

@@ -11,6 +11,7 @@ import pytest
 from mstar_plan.cli import COMMANDS, main
 from mstar_plan.commands.demo import DemoConfig
 from mstar_plan.commands.evaluate import EvaluationConfig
+from mstar_plan.commands.landscape import LandscapeConfig
 from mstar_plan.commands.plan import PlanConfig
 from mstar_plan.commands.serve import ServeConfig
 from mstar_plan.config import load
@@ -20,7 +21,7 @@ from mstar_plan.training.recipe import TrainConfig
 PAGE = (Path(__file__).parents[1] / "docs" / "cli.md").read_text()
 SCHEMAS = {
     "demo": DemoConfig, "evaluate": EvaluationConfig, "plan": PlanConfig, "serve": ServeConfig,
-    "collect": CollectConfig, "train": TrainConfig,
+    "collect": CollectConfig, "train": TrainConfig, "landscape": LandscapeConfig,
 }  # fmt: skip
 EXAMPLES = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.S) for line in block.splitlines()]
 

@@ -1,4 +1,4 @@
-"""`mstar-plan models`: the models that can be served, what they take, and how good they are."""
+"""`mstar-plan models`: the models that can be served, what they take and ask for, and how good they are."""
 
 from __future__ import annotations
 
@@ -10,15 +10,36 @@ from rich.table import Table
 
 from mstar_plan.models.registry import ModelCard, list_models
 
+# Terms of a contract that are worth a line; `GetServerInfo` and `ListModels` serve all of them.
+SHOWN = (
+    "frame_hz",
+    "frame_order",
+    "frame_copies",
+    "pixel_mean",
+    "pixel_std",
+    "normalize_latents",
+    "action_frame",
+    "action_units",
+    "gripper_sign",
+    "state",
+)
+
 
 def models() -> None:
     """Prints a table of model cards."""
     table = Table(show_edge=False, pad_edge=False)
     for column in ("model", "image", "latent", "action", "size", "measured", "description"):
         table.add_column(column, overflow="fold")
-    for card in list_models():
+    cards = list_models()
+    for card in cards:
         table.add_row(card.name, *_inputs(card), _size(card.file_bytes), _measured(card.evaluation), card.description)
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    for card in cards:
+        if card.inputs is not None and card.inputs.contract:
+            console.print(
+                f"\n{card.name} needs: {_contract(card.inputs.contract)}", markup=False, highlight=False, soft_wrap=True
+            )
 
 
 def _inputs(card: ModelCard) -> tuple[str, str, str]:
@@ -31,6 +52,11 @@ def _inputs(card: ModelCard) -> tuple[str, str, str]:
         f"{tokens} x {width}",
         f"{', '.join(spec.action.names)} every {spec.action.dt_s:g} s",
     )
+
+
+def _contract(terms: Mapping[str, str]) -> str:
+    """The terms that the table does not show, in one line."""
+    return "; ".join(f"{name} {terms[name]}" for name in SHOWN if terms.get(name))
 
 
 def _size(file_bytes: int) -> str:

@@ -65,7 +65,7 @@ def save_weights(
         keep: Store every tensor in the dtype that it has, whatever `half` says.
 
     Raises:
-        WeightsError: A tensor holds NaN or infinity, or does not fit float16.
+        WeightsError: A tensor holds NaN or infinity, or does not fit float16; or the file cannot be written.
     """
     dtype = None if keep else torch.float16 if half else torch.float32
     stored = {name: _stored(name, tensor, dtype) for name, tensor in tensors.items()}
@@ -76,6 +76,8 @@ def save_weights(
         save_file(stored, partial, metadata={"format": FORMAT, **metadata})
         partial.chmod(0o644)
         partial.replace(path)
+    except (OSError, SafetensorError) as error:
+        raise WeightsError(f"{path} cannot be written: {error}; make room or choose another", field="path") from error
     finally:
         partial.unlink(missing_ok=True)
 

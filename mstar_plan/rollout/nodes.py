@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from mstar_plan.models.world_model import WorldModel
@@ -113,11 +114,23 @@ class Propose:
     def __call__(self, batch: Batch) -> Outputs:
         """Asks the planner, then projects, so that what is scored is what can be executed."""
         state = PlannerState(batch["mean"], batch["std"], batch["elites"])
-        candidates = self.planner.propose(state, batch["seed"], batch["iteration"], batch["samples"])
-        space = self.space.to(candidates.device)
-        last = batch["last_action"]
-        candidates = space.project(candidates, None if last is None else space.from_units(last))
-        return {"candidates": candidates, "actions": space.to_units(candidates)}
+        proposed = self.planner.propose(state, batch["seed"], batch["iteration"], batch["samples"])
+        candidates, actions = inside(self.space, proposed, batch["last_action"])
+        return {"candidates": candidates, "actions": actions}
+
+
+class Hold:
+    """A grid of actions [B, K, A], each held for `repeat` steps: [B, K, H, A] in [-1, 1] and in their units."""
+
+    inputs, outputs = ("grid", "repeat"), ("candidates", "actions")
+
+    def __init__(self, space: SearchSpace) -> None:
+        self.space = space
+
+    def __call__(self, batch: Batch) -> Outputs:
+        """Repeats them as views."""
+        actions = batch["grid"][:, :, None].expand(-1, -1, batch["repeat"], -1)
+        return {"candidates": self.space.to(actions.device).from_units(actions), "actions": actions}
 
 
 class CutTiles:
@@ -148,16 +161,32 @@ class Score:
         return {"costs": self.objective(batch["embedded"], batch["goal"][:, 0], batch["candidates"])}
 
 
+class Energy:
+    """Costs [B, K] of embedded last frames [B, K, M] against the goal [B, 1, M]."""
+
+    inputs, outputs = ("embedded", "goal", "candidates"), ("costs",)
+
+    def __init__(self, objective: Objective) -> None:
+        self.objective = objective
+
+    def __call__(self, batch: Batch) -> Outputs:
+        """Asks the objective, as after a single step."""
+        return {"costs": self.objective(batch["embedded"][:, :, None], batch["goal"][:, 0], batch["candidates"])}
+
+
 class Refit:
-    """The next distribution, and this iteration's best actions [B, H, A] and cost [B]; infinity: none is finite."""
+    """The next distribution, and this iteration's best cost [B] and, where they may be the plan, actions [B, H, A].
+
+    A cost of infinity: none is finite.
+    """
 
     inputs = ("mean", "std", "elites", "candidates", "actions", "costs", "samples")
 
     def __init__(self, planner: Planner) -> None:
         self.planner = planner
         self.tolerance = planner.config.tolerance
-        ends = ("converged",) if self.tolerance else ()  # without a tolerance nobody asks
-        self.outputs = ("mean", "std", "elites", "best_actions", "best_cost", "samples", *ends)
+        asked = {"best_actions": planner.returns_best, "converged": self.tolerance > 0}  # the rest always is
+        self.outputs = ("mean", "std", "elites", "best_cost", "samples", *(name for name in asked if asked[name]))
 
     def __call__(self, batch: Batch) -> Outputs:
         """Refits; costs of padding are cut off."""
@@ -170,18 +199,57 @@ class Refit:
             "mean": new.mean,
             "std": new.std,
             "elites": new.elites,
-            "best_actions": take(batch["actions"], best[:, None])[:, 0],
             "best_cost": best_cost,
             "samples": self.planner.next_samples(batch["samples"]),
         }
+        if self.planner.returns_best:
+            fitted["best_actions"] = take(batch["actions"], best[:, None])[:, 0]
         if self.tolerance:
             fitted["converged"] = converged(new, self.tolerance)
         return fitted
 
 
-def plan_components(model: WorldModel, planner: Planner, objective: Objective) -> Mapping[str, Component]:
-    """All components of the plan walks over one model, by name."""
+class Answer:
+    """The plan of a planner that does not return its best candidate: as one candidate, inside the limits."""
+
+    inputs = ("mean", "std", "elites", "last_action")
+    outputs = ("candidates", "actions", "count")
+
+    def __init__(self, planner: Planner, space: SearchSpace) -> None:
+        self.planner, self.space = planner, space
+
+    def __call__(self, batch: Batch) -> Outputs:
+        """Asks the planner, then projects: [B, 1, H, A] in [-1, 1] and in the action's units."""
+        answer = self.planner.answer(PlannerState(batch["mean"], batch["std"], batch["elites"]))
+        candidates, actions = inside(self.space, answer[:, None], batch["last_action"])
+        return {"candidates": candidates, "actions": actions, "count": 1}
+
+
+class Conclude:
+    """The only candidate and its cost, [B, 1, H, A] and [B, 1], as plan [B, H, A] and cost [B]."""
+
+    inputs, outputs = ("actions", "costs"), ("plan", "cost")
+
+    def __call__(self, batch: Batch) -> Outputs:
+        """Takes it."""
+        return {"plan": batch["actions"][:, 0], "cost": batch["costs"][:, 0]}
+
+
+def inside(space: SearchSpace, candidates: Tensor, last_action: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Candidates [B, K, H, A] projected onto the limits, in [-1, 1] and as actions in their units."""
+    space = space.to(candidates.device)
+    candidates = space.project(candidates, None if last_action is None else space.from_units(last_action))
+    return candidates, space.to_units(candidates)
+
+
+def plan_components(
+    model: WorldModel, planner: Planner, objective: Objective, energy: Objective
+) -> Mapping[str, Component]:
+    """All components of the plan walks over one model, by name; `energy` is what a landscape shows."""
     space = SearchSpace(model.spec.action)
+    answer: dict[str, Component] = {}
+    if not planner.returns_best:
+        answer = {"answer": Answer(planner, space), "conclude": Conclude()}
     return {
         "encode": Encode(model),
         "embed": Embed(model),
@@ -192,4 +260,7 @@ def plan_components(model: WorldModel, planner: Planner, objective: Objective) -
         "cut_tiles": CutTiles(),
         "score": Score(objective),
         "refit": Refit(planner),
+        **answer,
+        "hold": Hold(space),
+        "energy": Energy(energy),
     }

@@ -93,10 +93,13 @@ class LatentObjective:
     def __init__(self, config: ObjectiveConfig) -> None:
         self.config = config
         self.distance = DISTANCES[config.distance]
+        self.last_frame_only = not (config.mean or config.minimum or config.total)
 
     def __call__(self, embedded: Tensor, goal: Tensor, actions: Tensor) -> Tensor:
         """See `Objective`."""
         config = self.config
+        if self.last_frame_only:
+            embedded = embedded[:, :, -1:]
         costs = self._reduce(self.distance(embedded, goal, config.eps))
         if config.action:
             costs = costs + config.action * actions.square().mean((2, 3))
@@ -114,6 +117,11 @@ class LatentObjective:
         ]
         terms = [part() if weight == 1 else weight * part() for weight, part in parts if weight]
         return terms[0] if len(terms) == 1 else torch.stack(terms).sum(0)
+
+
+def energy_of(config: ObjectiveConfig) -> ObjectiveConfig:
+    """The same distance, of the last frame alone and without penalties: what an energy landscape shows."""
+    return ObjectiveConfig(distance=config.distance, eps=config.eps, mean=0.0, final=1.0)
 
 
 def make_objective(config: ObjectiveConfig) -> Objective:

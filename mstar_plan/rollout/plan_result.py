@@ -30,7 +30,7 @@ STATUS: Mapping[LoopStop, PlanStatus] = {
 
 def row(value: Tensor) -> FloatArray:
     """The only row of a tensor [1, ...] as a float32 array of its own."""
-    return np.array(value[0].numpy(force=True), dtype=np.float32)
+    return np.array(value[0].float().numpy(force=True), dtype=np.float32)  # NumPy has no bfloat16
 
 
 def plan_of(result: WalkResult, request: PlanRequest, spec: ModelSpec, sizes: PlanDefaults) -> Plan:
@@ -43,8 +43,8 @@ def plan_of(result: WalkResult, request: PlanRequest, spec: ModelSpec, sizes: Pl
     actions, std, mean_and_elites = _sequences(outputs)
     cost = outputs["cost"].item()
     last = request.context_actions[-1] if request.context_actions is not None else None
-    _check(actions, cost, spec, last, sizes)
-    history = itertools.accumulate(outputs["cost_history"][0].tolist(), min)
+    history = tuple(itertools.accumulate(outputs["cost_history"][0].tolist(), min))
+    _check(actions, max(cost, history[-1]), spec, last, sizes)
     return Plan(
         actions=actions,
         cost=cost,
@@ -52,7 +52,7 @@ def plan_of(result: WalkResult, request: PlanRequest, spec: ModelSpec, sizes: Pl
         status=STATUS[end.stop],
         iterations=end.iterations,
         samples=sizes.samples,
-        cost_history=tuple(history),
+        cost_history=history,
         std=std * _scale(spec.action)[1],
         warm_start=_warm_start(mean_and_elites, spec.action),
         seed=request.seed,

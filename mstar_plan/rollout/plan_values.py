@@ -60,7 +60,7 @@ def walk_values(request: PlanRequest, spec: ModelSpec, sizes: PlanDefaults, fewe
         _check_warm(warm, spec, sizes.horizon)
     return {
         **context_values(request, spec),
-        **_goal_values(request.goal, spec),
+        **goal_values(request.goal, spec),
         "seed": torch.tensor([request.seed]),
         "horizon": sizes.horizon,
         "iterations": sizes.iterations,
@@ -157,7 +157,12 @@ def _state(request: PlanRequest, spec: ModelSpec) -> Tensor | None:
     return batch_of_one(state)
 
 
-def _goal_values(goal: Goal, spec: ModelSpec) -> Mapping[str, Tensor]:
+def goal_values(goal: Goal, spec: ModelSpec) -> Mapping[str, Tensor]:
+    """What is wanted, as the input "goal_frames" or "goal_latent".
+
+    Raises:
+        InvalidInputError: It is of another size than the model's, or no model plans towards it.
+    """
     if goal.frame is not None:
         check_frame_size(goal.frame, spec, "goal.frame")
         return {"goal_frames": batch_of_one(goal.frame[None])}

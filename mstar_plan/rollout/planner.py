@@ -11,19 +11,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import ClassVar, Protocol, cast, runtime_checkable
+from typing import ClassVar, Protocol, Self, cast, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from mstar_plan.errors import ConfigError, did_you_mean
 from mstar_plan.rollout.noise import NoiseConfig
+from mstar_plan.types import ActionSpec
 
 PLANNERS: Mapping[str, str] = {
     "cem": "mstar_plan.rollout.cem:CEM",
     "icem": "mstar_plan.rollout.icem:ICEM",
     "mppi": "mstar_plan.rollout.mppi:MPPI",
     "random_shooting": "mstar_plan.rollout.random_shooting:RandomShooting",
+    "vjepa2_cem": "mstar_plan.rollout.vjepa2_cem:VJEPA2CEM",
 }
 PLANNER_CONFIGS: Mapping[str, str] = {name: f"{target}Config" for name, target in PLANNERS.items()}
 
@@ -105,6 +107,19 @@ class Planner(Protocol):
         """Whether every iteration has as many candidates as the first."""
         ...
 
+    @property
+    def returns_best(self) -> bool:
+        """Whether the plan is the best candidate that was ever scored; otherwise it is `answer` of the last state."""
+        ...
+
+    def bind(self, action: ActionSpec) -> Planner:
+        """The same planner for actions of these bounds and units, where they matter to it.
+
+        Raises:
+            ConfigError: Its settings do not fit them.
+        """
+        ...
+
     def init(self, shape: tuple[int, int, int], warm: PlannerState | None, device: torch.device) -> PlannerState:
         """The distribution at the start of a search over `shape` (B, H, A): fresh, or around the last one's result."""
         ...
@@ -121,12 +136,21 @@ class Planner(Protocol):
         """K of the iteration after one with `samples` candidates."""
         ...
 
+    def answer(self, state: PlannerState) -> Tensor:
+        """The plan [B, H, A] that a search ends with, for planners that do not return the best candidate."""
+        ...
+
 
 class SamplingPlanner:
     """What the planners of this room share. Subclasses say how to `propose` and `refit`."""
 
     config: PlannerConfig
     fixed_samples = True
+    returns_best = True
+
+    def bind(self, action: ActionSpec) -> Self:
+        """See `Planner`. Planners in [-1, 1] need not know what the actions are."""
+        return self
 
     def init(self, shape: tuple[int, int, int], warm: PlannerState | None, device: torch.device) -> PlannerState:
         """See `Planner`. The spread starts anew with every search; only mean and elites carry over."""
@@ -140,17 +164,26 @@ class SamplingPlanner:
         """See `Planner`."""
         return samples
 
+    def answer(self, state: PlannerState) -> Tensor:
+        """See `Planner`."""
+        return state.mean
 
-def make_planner(config: PlannerConfig) -> Planner:
+
+def make_planner(config: PlannerConfig, action: ActionSpec | None = None) -> Planner:
     """The planner that `config` is for.
 
+    Args:
+        config: Its settings.
+        action: What it plans, for planners whose settings are in the units of actions; None: numbers in [-1, 1].
+
     Raises:
-        ConfigError: The config belongs to no planner.
+        ConfigError: The config belongs to no planner, or does not fit the actions.
     """
     if config.planner not in PLANNERS:
         raise ConfigError(f"planner is {config.planner!r}{did_you_mean(config.planner, PLANNERS)}", field="planner")
     module, _, name = PLANNERS[config.planner].partition(":")
-    return cast(Planner, getattr(import_module(module), name)(config))
+    made = cast(Planner, getattr(import_module(module), name)(config))
+    return made if action is None else made.bind(action)
 
 
 def assemble(state: PlannerState, noisy: Tensor, zero: bool) -> Tensor:

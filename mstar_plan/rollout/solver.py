@@ -8,6 +8,7 @@ from concurrent.futures import Future, InvalidStateError
 from dataclasses import replace
 
 from mstar_plan.models.world_model import ModelSpec
+from mstar_plan.rollout.goal_cache import GoalCache
 from mstar_plan.rollout.limits import PlanDefaults, PlanLimits, candidates_at_once, effort
 from mstar_plan.rollout.plan_result import plan_of, row
 from mstar_plan.rollout.plan_values import batch_of_one, check_frame_size, context_values, walk_values
@@ -15,7 +16,7 @@ from mstar_plan.rollout.plan_walk import walk_name
 from mstar_plan.rollout.planner import PlannerConfig
 from mstar_plan.runtime.request import Request, WalkResult
 from mstar_plan.runtime.runtime import Runtime
-from mstar_plan.types import FloatArray, ImageArray, Plan, PlanRequest, check_image
+from mstar_plan.types import FloatArray, Goal, ImageArray, Plan, PlanRequest, check_image
 
 TILE = 32  # candidates in one call of a deterministic plan
 
@@ -47,6 +48,7 @@ class PlanSolver:
         self.defaults = PlanDefaults(planner.horizon, planner.iterations, planner.samples)
         self._fewest_samples = planner.fewest_samples
         self._footprint = footprint
+        self._goals = GoalCache()
 
     def encode(self, frame: ImageArray) -> FloatArray:
         """Encodes one frame [H_px, W_px, 3] uint8 to its latent [N, D].
@@ -62,7 +64,7 @@ class PlanSolver:
         """Plans, and waits for it; see `submit`. Where nobody else plans, the calling thread does the work."""
         sizes, pending = self._start(request, deadline_s, here=True)
         try:
-            plan = plan_of(pending.result(), request, self.spec, sizes)
+            plan = self._plan(pending.result(), request, sizes)
             if not request.want_predicted:
                 return plan
             pending = self._predict(request, plan, here=True)
@@ -102,8 +104,8 @@ class PlanSolver:
         self, request: PlanRequest, deadline_s: float | None, *, here: bool = False
     ) -> tuple[PlanDefaults, Request]:
         sizes = effort(request, self.defaults, self.limits, self.spec)
-        values = walk_values(request, self.spec, sizes, self._fewest_samples)
-        tile = self._tile(sizes, request.deterministic)
+        values = walk_values(self._with_known_goal(request), self.spec, sizes, self._fewest_samples)
+        tile = self.tile(sizes, request.deterministic)
         if tile is not None:
             values["tile"] = tile
         goal = "goal_frames" if "goal_frames" in values else "goal_latent"
@@ -119,20 +121,38 @@ class PlanSolver:
         )
         return sizes, pending
 
-    def _tile(self, sizes: PlanDefaults, deterministic: bool) -> int | None:
-        """How many candidates are rolled out at a time; None: all at once."""
+    def tile(self, sizes: PlanDefaults, deterministic: bool = False) -> int | None:
+        """How many candidates are rolled out at a time; None: all at once.
+
+        Raises:
+            LimitExceededError: Not even one fits into the memory that a plan may hold.
+        """
         wanted = TILE if deterministic else sizes.samples
         if self._footprint is None or self.limits.max_memory_mb == 0:
             return TILE if deterministic else None
         most = candidates_at_once(wanted, sizes.horizon, self._footprint, self.limits, self.spec)
         return most if deterministic or most < wanted else None
 
+    def _with_known_goal(self, request: PlanRequest) -> PlanRequest:
+        """The request with its goal encoded, if that picture was planned towards before."""
+        if request.goal.frame is None:
+            return request
+        known = self._goals.find(request.goal.frame)
+        return request if known is None else request.but(goal=Goal(latent=known))
+
+    def _plan(self, result: WalkResult, request: PlanRequest, sizes: PlanDefaults) -> Plan:
+        """The plan of a finished walk; an encoded goal is kept."""
+        encoded = result.outputs.get("goal_latent")
+        if encoded is not None and request.goal.frame is not None:
+            self._goals.keep(request.goal.frame, row(encoded[:, 0]))
+        return plan_of(result, request, self.spec, sizes)
+
     def _found(
         self, ended: Future[WalkResult], future: Future[Plan], request: PlanRequest, sizes: PlanDefaults
     ) -> None:
         """Turns the walk's result into a plan, in the worker's thread; and asks for its prediction, if it is wanted."""
         with _failing(future):
-            plan = plan_of(ended.result(), request, self.spec, sizes)
+            plan = self._plan(ended.result(), request, sizes)
             if not request.want_predicted:
                 future.set_result(plan)
                 return

@@ -5,8 +5,8 @@ Shapes: P proprioception, N latent tokens, D width, H horizon, A action, E elite
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -33,6 +33,7 @@ class ModelInfo:
         horizon, iterations, samples: What a plan gets that does not say.
         ready: Warmed up and serving.
         message: Why it is not ready.
+        contract: What must hold between robot and model beside all that, term by term; empty where nothing is said.
     """
 
     name: str
@@ -51,6 +52,7 @@ class ModelInfo:
     samples: int
     ready: bool = True
     message: str = ""
+    contract: Mapping[str, str] = field(default_factory=dict)
 
 
 def decode_floats(tensor: pb.Tensor, field: str, limits: ServerLimits, *, ndim: int) -> FloatArray:
@@ -189,6 +191,7 @@ def decode_model_info(message: pb.ModelInfo, limits: ServerLimits) -> ModelInfo:
         samples=message.defaults.samples,
         ready=message.ready,
         message=message.message,
+        contract=dict(message.contract),
     )
 
 

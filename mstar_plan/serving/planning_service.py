@@ -24,7 +24,7 @@ from mstar_plan.serving.sessions import SessionStore, check_seed
 from mstar_plan.types import Goal, Plan, PlanStatus
 
 API_VERSION = "mstar.plan.v1"
-API_REVISION = 1
+API_REVISION = 2
 FEATURES = ("sessions", "soft_time", "jpeg", "png", "warm_start", "predicted", "deterministic")
 RETRY_AFTER_S = 0.05  # about one plan
 OVERTIME_S = 5.0  # after its soft time, a search that has not ended is given up

@@ -100,4 +100,5 @@ def _info(name: str, solver: PlanSolver, problem: str | None) -> pb.ModelInfo:
         defaults=pb.PlanDefaults(horizon=defaults.horizon, iterations=defaults.iterations, samples=defaults.samples),
         ready=problem is None,
         message=problem or "",
+        contract=dict(spec.contract),
     )

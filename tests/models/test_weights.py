@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
 
@@ -153,3 +155,47 @@ def test_tensors_of_another_model_are_refused(file, net):
         load_state(net, {**tensors, "0.wieght": torch.zeros(1)}, info)
     with pytest.raises(WeightsError, match=r"0\.bias is \[5\].*\[3\]"):
         load_state(net, {**tensors, "0.bias": torch.zeros(5)}, info)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_the_dtype_is_kept_on_demand(tmp_path, net, dtype):
+    path = tmp_path / "kept.safetensors"
+    save_weights(path, {"w": net[0].weight.to(dtype)}, INFO, keep=True)
+    assert read_weights(path, dtype=None)[1]["w"].dtype == dtype
+    assert read_weights(path)[1]["w"].dtype == torch.float32
+    add_evaluation(path, {"success_rate": 0.9})
+    assert read_weights(path, dtype=None)[1]["w"].dtype == dtype
+
+
+def test_what_a_dtype_cannot_hold_is_refused(tmp_path):
+    path = tmp_path / "large.safetensors"
+    save_weights(path, {"w": torch.full((3,), 1e6)}, INFO, half=False)
+    with pytest.raises(WeightsError, match="w holds NaN or infinity"):
+        read_weights(path, dtype=torch.float16)
+
+
+def test_files_of_before_the_self_test_load(file):
+    with safe_open(file, framework="pt") as stored:
+        metadata = {name: text for name, text in stored.metadata().items() if name != "self_test"}
+        tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - not a mapping
+    save_file(tensors, file, metadata=metadata)
+    assert read_info(file) == INFO
+
+
+def test_an_empty_module_takes_the_tensors_themselves(file):
+    info, tensors = read_weights(file)
+    with torch.device("meta"):
+        empty = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
+    load_state(empty, tensors, info)
+    assert empty[0].weight.data_ptr() == tensors["0.weight"].data_ptr()
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path, net, monkeypatch):
+    def fail(_: object, path: Path, metadata: object) -> None:
+        path.write_text("half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(weights, "save_file", fail)
+    with pytest.raises(WeightsError, match="disk full"):
+        save_weights(tmp_path / "w.safetensors", net.state_dict(), INFO)
+    assert not list(tmp_path.iterdir())

@@ -6,8 +6,21 @@ from planning_worlds import Slow
 from mstar_plan.models.toy import ToyWorld, render
 from mstar_plan.rollout.cem import CEM, CEMConfig
 from mstar_plan.rollout.constraints import SearchSpace
-from mstar_plan.rollout.nodes import CutTiles, Encode, Init, Propose, Refit, Score, plan_components
+from mstar_plan.rollout.nodes import (
+    Answer,
+    Conclude,
+    CutTiles,
+    Encode,
+    Energy,
+    Hold,
+    Init,
+    Propose,
+    Refit,
+    Score,
+    plan_components,
+)
 from mstar_plan.rollout.objective import ObjectiveConfig, make_objective
+from mstar_plan.rollout.vjepa2_cem import VJEPA2CEM, VJEPA2CEMConfig
 from mstar_plan.walks.batch import Batch
 
 PLANNER, SPACE = CEM(CEMConfig(samples=12, elites=4, carry=2)), SearchSpace(Slow().spec.action)
@@ -82,9 +95,42 @@ def test_score_and_refit_find_the_best() -> None:
     assert spoilt["best_cost"].tolist() == [torch.inf]
 
 
+def test_an_answer_is_one_candidate_inside_the_limits() -> None:
+    mean = torch.full((2, 3, 2), 2.0)
+    kept = {"mean": mean, "std": mean, "elites": mean[:, None]}
+    out = call(Answer(PLANNER, SPACE), **kept, last_action=torch.tensor([[0.5, 0.0], [1.0, 1.0]]))
+    assert out["count"] == 1
+    assert out["candidates"].shape == out["actions"].shape == (2, 1, 3, 2)
+    assert (out["actions"][0, 0, :, 0] - torch.tensor([0.7, 0.9, 1.0])).abs().max() < 1e-3
+    assert (out["actions"][1] == 1.0).all()
+    whole = call(Conclude(), actions=out["actions"], costs=torch.tensor([[3.0], [4.0]]))
+    assert torch.equal(whole["plan"], out["actions"][:, 0])
+    assert whole["cost"].tolist() == [3.0, 4.0]
+
+
+def test_a_grid_is_held_without_a_copy() -> None:
+    grid = torch.tensor([[[0.25, 1.0], [-0.5, 0.0]]])
+    out = call(Hold(SPACE), grid=grid, repeat=3)
+    assert out["actions"].shape == (1, 2, 3, 2)
+    assert out["actions"].data_ptr() == grid.data_ptr()
+    torch.testing.assert_close(out["candidates"][0, :, 2], torch.tensor([[0.0, 1.0], [-1.0, 0.0]]))
+
+
+def test_energies_are_of_one_frame() -> None:
+    embedded, goal = torch.rand(2, 5, 2), torch.rand(2, 1, 2)
+    objective = make_objective(ObjectiveConfig(distance="l1", mean=0.0, final=1.0))
+    out = call(Energy(objective), embedded=embedded, goal=goal, candidates=torch.zeros(2, 5, 3, 2))
+    torch.testing.assert_close(out["costs"], (embedded - goal).abs().mean(-1))
+
+
 def test_every_component_says_its_ports() -> None:
-    components = plan_components(ToyWorld(), PLANNER, make_objective(ObjectiveConfig()))
-    assert set(components) == {
-        "encode", "embed", "begin", "predict", "init", "propose", "cut_tiles", "score", "refit",
+    objective = make_objective(ObjectiveConfig())
+    components = plan_components(ToyWorld(), PLANNER, objective, objective)
+    names = {
+        "encode", "embed", "begin", "predict", "init", "propose", "cut_tiles", "score", "refit", "hold", "energy",
     }  # fmt: skip
+    assert set(components) == names
     assert all(component.inputs and component.outputs for component in components.values())
+    published = plan_components(ToyWorld(), VJEPA2CEM(VJEPA2CEMConfig()), objective, objective)
+    assert set(published) == names | {"answer", "conclude"}
+    assert "best_actions" not in published["refit"].outputs

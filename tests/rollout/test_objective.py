@@ -5,7 +5,14 @@ import pytest
 import torch
 
 from mstar_plan.errors import ConfigError
-from mstar_plan.rollout.objective import DISTANCES, LatentObjective, Objective, ObjectiveConfig, make_objective
+from mstar_plan.rollout.objective import (
+    DISTANCES,
+    LatentObjective,
+    Objective,
+    ObjectiveConfig,
+    energy_of,
+    make_objective,
+)
 
 RANDOM = np.random.default_rng(0)
 EMBEDDED, GOAL, ACTIONS = (
@@ -52,6 +59,21 @@ def test_distances(distance: str) -> None:
 def test_reductions(weight: str, reduce) -> None:
     config = ObjectiveConfig(**{"mean": 0.0, weight: 0.7})
     np.testing.assert_allclose(cost(config), 0.7 * reduce(reference("l2", 1e-4)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_the_last_frame_alone_is_looked_at_where_only_it_counts(distance: str) -> None:
+    objective, seen = LatentObjective(ObjectiveConfig(distance=distance, mean=0.0, final=1.0)), []
+    plain = objective.distance
+    objective.distance = lambda embedded, goal, eps: seen.append(embedded.shape) or plain(embedded, goal, eps)
+    found = objective(*(torch.from_numpy(x.astype(np.float32)) for x in (EMBEDDED, GOAL, ACTIONS)))
+    assert seen == [(2, 5, 1, 6)]
+    np.testing.assert_allclose(found, reference(distance, 1e-4)[:, :, -1], rtol=1e-5)
+
+
+def test_the_energy_of_an_objective_has_no_weights_and_no_penalties() -> None:
+    energy = energy_of(ObjectiveConfig(distance="cosine", eps=0.5, mean=0.3, minimum=2.0, action=1.0, change=1.0))
+    assert energy == ObjectiveConfig(distance="cosine", eps=0.5, mean=0.0, final=1.0)
 
 
 def test_mixture_and_penalties() -> None:

@@ -67,6 +67,7 @@ def test_status(stop: LoopStop, status: PlanStatus) -> None:
     [
         ({"cost": torch.tensor([torch.inf])}, "NON_FINITE_COST"),
         ({"cost": torch.tensor([torch.nan])}, "NON_FINITE_COST"),
+        ({"cost_history": torch.full((1, 3), torch.inf)}, "NON_FINITE_COST"),
         ({"plan": torch.full((1, 3, 2), torch.nan)}, "NON_FINITE_ACTION"),
         ({"plan": torch.full((1, 3, 2), 1.1)}, "LIMIT_VIOLATED"),
         ({"plan": torch.tensor([[[0.0, 0.0], [0.3, 0.0], [0.3, 0.0]]])}, "LIMIT_VIOLATED"),

@@ -7,8 +7,9 @@ from mstar_plan.models.toy import ToyWorld
 from mstar_plan.rollout.cem import CEMConfig
 from mstar_plan.rollout.icem import ICEMConfig
 from mstar_plan.rollout.objective import ObjectiveConfig
-from mstar_plan.rollout.plan_walk import SEARCH, plan_graph, walk_name
-from mstar_plan.rollout.planner import PlannerConfig
+from mstar_plan.rollout.plan_walk import SEARCH, landscape_name, plan_graph, walk_name
+from mstar_plan.rollout.planner import Planner, PlannerConfig, make_planner
+from mstar_plan.rollout.vjepa2_cem import VJEPA2CEMConfig
 from mstar_plan.walks.step import Loop, every_step, nodes_of
 
 
@@ -16,7 +17,7 @@ def loops(step) -> dict[str, Loop]:
     return {s.name: s for s in every_step(step) if isinstance(s, Loop)}
 
 
-def graph(planner: PlannerConfig | None = None):
+def graph(planner: PlannerConfig | Planner | None = None):
     return plan_graph(ToyWorld(), planner or CEMConfig(), ObjectiveConfig())
 
 
@@ -24,9 +25,11 @@ def test_walks_and_names() -> None:
     made = graph()
     assert made.name == "toy"
     assert set(made.walks) == {
-        "encode", "rollout", "plan", "plan_in_tiles", "plan_to_latent", "plan_to_latent_in_tiles",
+        "encode", "rollout", "plan", "plan_in_tiles", "plan_to_latent", "plan_to_latent_in_tiles", "landscape",
+        "landscape_to_latent",
     }  # fmt: skip
     assert walk_name("goal_latent", True) == "plan_to_latent_in_tiles"
+    assert landscape_name("goal_latent") == "landscape_to_latent"
     assert plan_graph(Glider(), CEMConfig(), ObjectiveConfig(), name="mine").name == "mine"
 
 
@@ -56,3 +59,23 @@ def test_a_rollout_is_begun_once_unless_the_number_of_candidates_changes() -> No
 def test_goal_and_observation_may_be_encoded_together() -> None:
     encoders = [n.name for n in graph().walk("plan").nodes if n.component == "encode"]
     assert encoders == ["encode", "encode_goal"]
+
+
+def test_a_planner_that_does_not_return_its_best_has_its_answer_scored() -> None:
+    for name in ("plan", "plan_to_latent_in_tiles"):
+        walk = graph(VJEPA2CEMConfig()).walk(name)
+        assert loops(walk.step)[SEARCH].best is None
+        assert [n.component for n in walk.nodes][-6:] == ["answer", "begin", "predict", "embed", "score", "conclude"]
+        assert "answer" not in [n.name for n in graph().walk(name).nodes]
+
+
+def test_the_landscape_keeps_the_last_frame_alone() -> None:
+    found = loops(graph().walk("landscape").step)
+    assert not found["rollout"].collects
+    assert found["tiles"].times == "tiles"
+
+
+def test_a_planner_may_be_given_ready_made() -> None:
+    made = make_planner(CEMConfig(tolerance=0.1))
+    assert graph(made).components["propose"].planner is made
+    assert loops(graph(made).walk("plan").step)[SEARCH].until == "converged"

@@ -24,9 +24,11 @@ from mstar_plan.rollout.planner import (
     make_planner,
 )
 from mstar_plan.rollout.random_shooting import RandomShootingConfig
+from mstar_plan.rollout.vjepa2_cem import VJEPA2CEMConfig
 
 CPU = torch.device("cpu")
 CONFIGS = [CEMConfig(), ICEMConfig(), MPPIConfig(), RandomShootingConfig()]
+ALL = [*CONFIGS, VJEPA2CEMConfig()]  # the last one carries nothing
 H, A = 6, 2
 OPTIMUM = torch.linspace(-0.7, 0.8, H * A).reshape(H, A)
 
@@ -56,15 +58,15 @@ def search(
     return state, best
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.planner)
+@pytest.mark.parametrize("config", ALL, ids=lambda c: c.planner)
 def test_the_known_optimum_is_found(config: PlannerConfig) -> None:
-    reached = {"cem": 0.01, "icem": 0.03, "mppi": 0.02, "random_shooting": 0.2}[config.planner]
+    reached = {"cem": 0.01, "icem": 0.03, "mppi": 0.02, "random_shooting": 0.2, "vjepa2_cem": 0.02}[config.planner]
     _, best = search(make_planner(config), [0, 1, 2], quadratic)
     assert best.max() < reached
     assert best.max() < quadratic(torch.zeros(1, 1, H, A)).item(), "it is no better than keeping still"
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.planner)
+@pytest.mark.parametrize("config", ALL, ids=lambda c: c.planner)
 def test_a_row_alone_equals_the_row_in_a_batch(config: PlannerConfig) -> None:
     planner = make_planner(config)
     together, _ = search(planner, [7, 8, 9], quadratic, 4)
@@ -88,7 +90,7 @@ def test_elites_are_sorted_and_carried(config: PlannerConfig) -> None:
     assert (again[:, 1 + config.carry] == 0).all()
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.planner)
+@pytest.mark.parametrize("config", ALL, ids=lambda c: c.planner)
 @given(seed=st.integers(0, 2**62), share=st.floats(0, 1))
 @settings(max_examples=15, deadline=None)
 def test_costs_that_are_not_finite_never_spoil_the_distribution(config: PlannerConfig, seed: int, share: float) -> None:
@@ -149,8 +151,8 @@ def test_convergence_is_judged_by_row() -> None:
 
 
 def test_tables_name_what_there_is() -> None:
-    assert set(PLANNERS) == set(PLANNER_CONFIGS) == {c.planner for c in CONFIGS}
-    for config in CONFIGS:
+    assert set(PLANNERS) == set(PLANNER_CONFIGS) == {c.planner for c in ALL}
+    for config in ALL:
         assert f"{type(config).__module__}:{type(config).__name__}" == PLANNER_CONFIGS[config.planner]
         assert isinstance(make_planner(config), Planner)
     with pytest.raises(ConfigError, match="known: cem"):

@@ -104,9 +104,16 @@ class Checkpoint:
         config = self.world_config()
         info = self.source.info
         name, text = (info.name, info.description) if info else (self.options.name, f"V-JEPA 2-AC, {self.report.file}")
+        action = self.action_spec()
+        try:
+            config.check(action)
+        except ConfigError as error:
+            raise WeightsError(f"{self.report.file}: {error}", field=error.field) from error
         encoder, predictor = self.build_encoder(), self.build_ac_predictor()
-        model = VJEPA2AC(name, config, self.action_spec(), encoder, predictor, description=text)
-        return model.eval().requires_grad_(False)
+        model = VJEPA2AC(name, config, action, encoder, predictor, description=text).eval().requires_grad_(False)
+        if info is not None and self.options.self_test:
+            model.verify(info.self_test)
+        return model
 
     def _build(self, part: str, make: Callable[[], ModuleT]) -> ModuleT:
         with torch.device("meta"):
@@ -118,6 +125,10 @@ class Checkpoint:
 
     def _read(self, name: str, stored: Stored) -> Tensor:
         tensor = stored.read().detach()
+        if not tensor.is_floating_point():
+            raise WeightsError(
+                f"{self.report.file}: tensor {name} is {tensor.dtype}; weights are floating point", field=name
+            )
         if self.options.dtype is not None:
             tensor = tensor.to(self.options.dtype)
         if not tensor.isfinite().all():
@@ -244,6 +255,7 @@ def _report(
             if name in found and found[name].shape != shape
         ),
         ignored=source.ignored,
+        encoder_key=source.encoder_key,
     )
 
 

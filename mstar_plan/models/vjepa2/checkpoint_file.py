@@ -10,6 +10,7 @@ import functools
 import json
 import pickle
 import re
+import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from mstar_plan.errors import WeightsError
-from mstar_plan.models.vjepa2.key_maps import UNUSED, Parts, Stored, is_transformers, split_parts, without_prefixes
+from mstar_plan.models.vjepa2.key_maps import UNUSED, Parts, Stored, is_transformers, put, split_parts, without_prefixes
 from mstar_plan.models.weights import FORMAT, WeightsInfo, read_info
 
 Layout = Literal["bundle", "transformers", "weights"]
@@ -51,6 +52,7 @@ class Source:
         ignored: Names that are there and not used.
         config: What config.json says; empty without one.
         info: Metadata of a file of this project.
+        encoder_key: Where a bundle that has several encoders, or may have, had the one that is used.
     """
 
     path: Path
@@ -59,6 +61,7 @@ class Source:
     ignored: tuple[str, ...] = ()
     config: Mapping[str, Any] | None = None
     info: WeightsInfo | None = None
+    encoder_key: str = ""
 
 
 def open_source(path: Path) -> Source:
@@ -151,11 +154,12 @@ def _open_bundle(path: Path) -> Source:
                 f"{path.name} holds {names}; a bundle has encoder (or target_encoder) and predictor", field="path"
             )
         return _flat(path, {name: _in_memory(path, name, value) for name, value in tensors.items()})
-    used = {"encoder": "encoder" if "encoder" in content else "target_encoder", "predictor": "predictor"}
+    first = "target_encoder" if content.get("encoder") is None else "encoder"
+    used = {"encoder": first, "predictor": "predictor"}
     ignored = [str(name) for name in content if name not in used.values()]
     parts: Parts = {}
     for part, key in used.items():
-        if key not in content:
+        if content.get(key) is None:
             continue
         state = content[key]
         if not isinstance(state, Mapping):
@@ -165,8 +169,8 @@ def _open_bundle(path: Path) -> Source:
             if UNUSED.match(name) or not isinstance(value, Tensor):
                 ignored.append(f"{key}.{full}")
             else:
-                parts.setdefault(part, {})[name] = _in_memory(path, f"{key}.{full}", value)
-    return Source(path, "bundle", parts, tuple(ignored))
+                put(parts.setdefault(part, {}), name, _in_memory(path, f"{key}.{full}", value))
+    return Source(path, "bundle", parts, tuple(ignored), encoder_key=first if "encoder" in parts else "")
 
 
 def _torch_load(path: Path) -> Any:
@@ -177,17 +181,21 @@ def _torch_load(path: Path) -> Any:
     if head == b"PK" and not archive:
         raise WeightsError(f"{path.name} is cut short; copy or download it again", field="path")
     try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=archive)
+        with warnings.catch_warnings(action="ignore"):  # about pickle protocols; what cannot be read raises
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=archive)
     except pickle.UnpicklingError as error:
-        found = re.search(r"(?:GLOBAL|class|type|function) ([\w.]+)", str(error))
-        if "nsupported" in str(error) or "not allowed" in str(error):
-            what = f" ({found[1]})" if found else ""
+        found = re.search(r"(?:GLOBAL|class|type|function) ([\w.]+\.[\w.]+)", str(error))
+        if found:
             raise WeightsError(
-                f"{path.name} holds code{what} beside tensors; it was refused and not run: "
+                f"{path.name} holds code ({found[1]}) beside tensors; it was refused and not run: "
                 "save a plain dict of tensors instead",
                 field="path",
             ) from error
-        raise _unreadable(path, error) from error
+        raise WeightsError(
+            f"{path.name} is no torch checkpoint of plain tensors, or is damaged; nothing of it was run: "
+            "copy it again, or save a plain dict of tensors",
+            field="path",
+        ) from error
     except Exception as error:  # damaged bytes raise whatever the decoder meets first
         raise _unreadable(path, error) from error
 

@@ -83,14 +83,18 @@ class ModelContract:
         """Compares with what a robot or a configuration says of itself; see `check_terms`."""
         check_terms(self.terms(image_size, action, context_frames), claims)
 
-    def check_inside(self, tubelet_size: int, action: ActionSpec) -> None:
+    def check_inside(self, tubelet_size: int | None, action: ActionSpec) -> None:
         """Refuses a model whose parts do not agree with its contract.
+
+        Args:
+            tubelet_size: Frames of a tubelet; None for an encoder of still pictures.
+            action: The actions.
 
         Raises:
             ConfigError: Frames do not fill a tubelet, actions last another time than a frame, or a pose does not fit.
         """
         wrong = []
-        if self.frame_copies != tubelet_size:
+        if tubelet_size is not None and self.frame_copies != tubelet_size:
             wrong.append(f"frame_copies is {self.frame_copies}, a tubelet has {tubelet_size} frames")
         if not math.isclose(self.frame_dt_s, action.dt_s, rel_tol=SAME):
             wrong.append(f"frame_dt_s is {self.frame_dt_s:g}, an action lasts {action.dt_s:g} s")

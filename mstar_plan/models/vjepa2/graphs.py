@@ -37,6 +37,11 @@ class GraphCache:
         """Captures on CUDA devices, and is eager on others."""
         return cls(CudaCapture() if device.type == "cuda" else None)
 
+    @property
+    def eager(self) -> bool:
+        """Whether nothing is captured here."""
+        return self._capture is None
+
     def run(self, key: Hashable, function: Function, x: Tensor) -> Tensor:
         """`function(x)`. Equal keys promise equal shapes, and the same buffers behind the function."""
         if self._capture is None:

@@ -48,6 +48,7 @@ class LoadOptions:
         context_frames: C of the world model.
         max_translation_m: Largest change of position in one action of the world model, on each axis.
         name: What the world model is called.
+        self_test: Compare a world model with the golden vector in its file, if there is one.
     """
 
     dtype: torch.dtype | None = torch.float32
@@ -61,10 +62,15 @@ class LoadOptions:
     context_frames: int = 1
     max_translation_m: float = 0.075
     name: str = "vjepa2_ac"
+    self_test: bool = True
 
     def __post_init__(self) -> None:
         if self.dtype not in (None, torch.float32, torch.bfloat16, torch.float16):
             raise ConfigError(f"dtype is {self.dtype}; use float32, bfloat16 or float16", field="dtype")
+        for name in ("num_frames", "num_heads", "predictor_heads", "patch_size", "context_frames"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} is {value}; it needs to be at least 1", field=name)
         if not 0 < self.max_translation_m < math.inf:
             raise ConfigError(
                 f"max_translation_m is {self.max_translation_m}; it needs to be above 0 m", field="max_translation_m"
@@ -200,7 +206,7 @@ def _blocks(part: str, prefix: str, shapes: Shapes, width: int) -> tuple[int, fl
     ratio = hidden / width
     while int(width * ratio) < hidden:  # rounding must not lose a row
         ratio = math.nextafter(ratio, math.inf)
-    return len(numbers), ratio, f"{prefix}.0.attn.qkv.bias" in shapes
+    return len(numbers), ratio, any(name.startswith(prefix) and name.endswith("attn.qkv.bias") for name in shapes)
 
 
 def _same(table: Mapping[str, ConfigT], width: int, depth: int, patch: int | None = None) -> ConfigT | None:

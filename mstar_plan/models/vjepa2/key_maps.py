@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mstar_plan.errors import WeightsError
+
 PREFIXES = ("module.", "backbone.")
 # Learned or fixed positions that a network with rotary positions does not use, and heads behind the encoder.
 UNUSED = re.compile(r"^(encoder\.|predictor\.)?(pos_embed|predictor_pos_embed)$|^(pooler|classifier)\.")
@@ -59,6 +61,19 @@ def without_prefixes(name: str) -> str:
     return name
 
 
+def put(tensors: dict[str, Stored], name: str, tensor: Stored) -> None:
+    """Adds a tensor.
+
+    Raises:
+        WeightsError: There is one of this name, written with another prefix: one of them would be lost.
+    """
+    if name in tensors:
+        raise WeightsError(
+            f"two tensors are called {name} once prefixes ({', '.join(PREFIXES)}) are left out; remove one", field=name
+        )
+    tensors[name] = tensor
+
+
 def is_transformers(names: Iterable[str]) -> bool:
     """Whether the names are those of transformers' VJEPA2Model."""
     return any(name.removeprefix("vjepa2.").startswith("encoder.embeddings.patch_embeddings.") for name in names)
@@ -78,11 +93,11 @@ def split_parts(tensors: Mapping[str, Stored]) -> tuple[Parts, list[str]]:
         if UNUSED.match(name):
             ignored.append(full)
         elif part in ("encoder", "predictor"):
-            parts.setdefault(part, {})[rest] = tensor
+            put(parts.setdefault(part, {}), rest, tensor)
         else:
             alone = part.startswith("predictor_") or part in ("mask_tokens", "action_encoder", "state_encoder")
             alone = alone or part == "extrinsics_encoder"
-            parts.setdefault("predictor" if alone else "encoder", {})[name] = tensor
+            put(parts.setdefault("predictor" if alone else "encoder", {}), name, tensor)
     if transformers:
         parts = {name: from_transformers(name, part) for name, part in parts.items()}
     return parts, ignored

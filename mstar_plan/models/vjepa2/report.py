@@ -26,6 +26,7 @@ class LoadReport:
         unexpected: Tensors that no network has.
         misshaped: "name: found, needed" of tensors of another shape.
         ignored: Names that are known not to matter: positions, optimiser, bookkeeping.
+        encoder_key: Key of a bundle that the encoder was taken from: "encoder", or "target_encoder" where that is all.
     """
 
     file: str
@@ -39,12 +40,14 @@ class LoadReport:
     unexpected: tuple[str, ...] = ()
     misshaped: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+    encoder_key: str = ""
 
     def lines(self) -> list[str]:
         """The report for people."""
         head = f"{self.file}: {self.kind}, {self.layout} layout, nearest to {self.nearest}"
         size = f"{self.parameters:,} parameters, {self.bytes / 1e6:,.1f} MB as {self.dtype}"
-        return [head, size, *(f"{sort}: {_some(names)}" for sort, names in self._sorts().items() if names)]
+        taken = [f"encoder taken from: {self.encoder_key}"] if self.encoder_key else []
+        return [head, size, *taken, *(f"{sort}: {_some(names)}" for sort, names in self._sorts().items() if names)]
 
     def check(self, *, strict: bool) -> None:
         """Refuses what does not fit.

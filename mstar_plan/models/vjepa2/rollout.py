@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from mstar_plan.errors import ConfigError
 from mstar_plan.models.layers.fused_linear import FusedLinear
 from mstar_plan.models.layers.shared_attention import can_share
 from mstar_plan.models.vjepa2.ac_predictor import ACPredictor, step_table
@@ -36,10 +37,15 @@ class Rollout:
         predictor: Has the weights.
         normalize: Whether a prediction goes through a layer norm without weights.
         rows: Candidates of a chunk.
+
+    Raises:
+        ConfigError: The predictor uses extrinsics.
     """
 
     def __init__(self, predictor: ACPredictor, *, normalize: bool, rows: int = 16) -> None:
         config = predictor.config
+        if config.use_extrinsics:
+            raise ConfigError("rollouts have no camera extrinsics to give; use a predictor without", field="predictor")
         self.config, self.normalize, self.rows = config, normalize, rows
         self.weight = predictor.predictor_embed.weight
         self.tokens = config.sequence_per_frame
@@ -66,6 +72,8 @@ class Rollout:
             self.rows = fastest(tries, self._try, weight.device)
         finally:
             self.blocks = blocks
+            self._spaces.clear()
+            self.graphs = GraphCache.on(weight.device)
 
     def _try(self, rows: int) -> None:
         config, like = self.config, self.weight
@@ -118,30 +126,55 @@ class Rollout:
         b, k = action.shape[:2]
         rotation = self._rotation(cache.frame)
         conditions = self._conditions(action, state)
-        shared = latent.stride(1) == 0 and k > 1
-        patches = self.embed(latent[:, :1].contiguous()).expand(-1, k, -1, -1) if shared else None
+        patches, known = self._start_patches(latent, k)
         out = latent.new_empty(b, k, *latent.shape[2:]) if predict else latent
-        rows = min(self.rows, b * k)
+        rows = -(-b * k // -(-b * k // self.rows))  # equal chunks, none larger than was measured to be best
         for low in range(0, b * k, rows):
             high = min(low + rows, b * k)
             x = self._sequence(latent, patches, conditions, low, high)
-            predicted = self._chunk(x, rotation, list(cache.segments(low, high)), cache, predict)
+            places = list(cache.segments(low, high))
+            ready = None if known is None else rows_of(known, low, high)
+            predicted = self._chunk(x, rotation, places, cache, predict=predict, known=ready)
             if predict:
                 out.view(b * k, *out.shape[2:])[low:high] = predicted
         return out, cache.advanced()
 
-    def _chunk(self, x: Tensor, rotation: Rotation, places: list[Place], cache: RolloutCache, predict: bool) -> Tensor:
-        """Runs the tokens [R, S, W] of some rows through all blocks, to predicted tokens [R, N, D] if asked for."""
+    def _chunk(
+        self,
+        x: Tensor,
+        rotation: Rotation,
+        places: list[Place],
+        cache: RolloutCache,
+        *,
+        predict: bool,
+        known: Tensor | None,
+    ) -> Tensor:
+        """Runs the tokens [R, S, W] of some rows through all blocks, to predicted tokens [R, N, D] if asked for.
+
+        `known` [R, N, 3 W] is what the first block projects the patches to, if that is known.
+        """
         segments = [self._segment(*place, cache.step) for place in places]
         space = self._workspace(x.shape[0])
 
         def run(tokens: Tensor) -> Tensor:
-            for block in self.blocks:
-                tokens = block(tokens, rotation, segments, space)
+            for number, block in enumerate(self.blocks):
+                tokens = block(tokens, rotation, segments, space, known if number == 0 else None)
             return self._read(tokens) if predict else tokens
 
         buffers = tuple((each.keys[0].data_ptr(), each.rows.start) for each in segments)
         return self.graphs.run((x.shape[0], cache.frame, predict, get_ident(), buffers), run, x)
+
+    def _start_patches(self, latent: Tensor, k: int) -> tuple[Tensor | None, Tensor | None]:
+        """Where all candidates stand at one frame: its embedding, and the first block's projection of it.
+
+        Up to the first attention a patch does not know of the action, so both are computed once: [B, K, N, W] and
+        [B, K, N, 3 W], expanded. A graph holds addresses, so that there the projection is left to it.
+        """
+        if latent.stride(1) != 0 or k == 1:
+            return None, None
+        patches = self.embed(latent[:, :1].contiguous())
+        known = self.blocks[0].project(patches).expand(-1, k, -1, -1) if self.graphs.eager else None
+        return patches.expand(-1, k, -1, -1), known
 
     def _workspace(self, rows: int) -> Workspace:
         """Working space, of each thread its own: graphs hold its address."""
@@ -165,12 +198,7 @@ class Rollout:
 
     def _sequence(self, latent: Tensor, patches: Tensor | None, conditions: Tensor, low: int, high: int) -> Tensor:
         """Tokens [R, S, W] of the rows low..high."""
-        k = latent.shape[1]
-        source = latent if patches is None else patches
-        if low // k == (high - 1) // k:  # of one request: a view, whatever the strides
-            rows = source[low // k, low % k : (high - 1) % k + 1]
-        else:
-            rows = source.flatten(0, 1)[low:high]
+        rows = rows_of(latent if patches is None else patches, low, high)
         if patches is None:
             rows = self.embed(rows.contiguous())
         return torch.cat([conditions[low:high], rows], 1)
@@ -197,3 +225,11 @@ class Rollout:
         """Predicted tokens [R, N, D] of the blocks' result [R, S, W]."""
         y = self.proj(self.norm(x[:, self.config.condition_tokens :]))
         return functional.layer_norm(y, y.shape[-1:]) if self.normalize else y
+
+
+def rows_of(values: Tensor, low: int, high: int) -> Tensor:
+    """The rows low..high of [B, K, ...] counted along [B K]; a view where they are of one request."""
+    k = values.shape[1]
+    if low // k == (high - 1) // k:
+        return values[low // k, low % k : (high - 1) % k + 1]
+    return values.flatten(0, 1)[low:high]

@@ -95,9 +95,24 @@ class RolloutBlock:
             for n in (block.norm1, block.norm2)
         )
 
-    def __call__(self, x: Tensor, rotation: Rotation, segments: Sequence[Segment], space: Workspace) -> Tensor:
-        """Runs the block on x [R, S, D]."""
-        y = self._attention(self.qkv(torch.layer_norm(x, *self.norm1)), rotation, segments, space)
+    def project(self, x: Tensor) -> Tensor:
+        """Queries, keys and values [..., 3 D] of x [..., D]: the part of a block in which tokens do not meet."""
+        return self.qkv(torch.layer_norm(x, *self.norm1))
+
+    def __call__(
+        self,
+        x: Tensor,
+        rotation: Rotation,
+        segments: Sequence[Segment],
+        space: Workspace,
+        known: Tensor | None = None,
+    ) -> Tensor:
+        """Runs the block on x [R, S, D]; `known` [R, n, 3 D] is `project` of the last n tokens, if it is known."""
+        if known is None:
+            qkv = self.project(x)
+        else:
+            qkv = torch.cat([self.project(x[:, : x.shape[1] - known.shape[1]]), known], 1)
+        y = self._attention(qkv, rotation, segments, space)
         x = self.proj.plus(y, x)
         return self.fc2.plus(self.fc1(torch.layer_norm(x, *self.norm2)), x)
 

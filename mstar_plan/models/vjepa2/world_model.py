@@ -51,6 +51,17 @@ class VJEPA2ACConfig:
         if self.encoder.embed_dim != self.predictor.embed_dim or self.encoder.grid != self.predictor.grid:
             raise ConfigError("encoder and predictor do not fit: embed_dim, img_size and patch_size must be the same")
 
+    def check(self, action: ActionSpec) -> None:
+        """Refuses sizes and actions that do not agree with the contract.
+
+        Raises:
+            ConfigError: They do not.
+        """
+        self.contract.check_inside(self.encoder.tubelet_size if self.encoder.num_frames > 1 else None, action)
+        if action.size != self.predictor.action_embed_dim:
+            what = f"actions have {action.size} values, the predictor takes {self.predictor.action_embed_dim}"
+            raise ConfigError(f"{what}; give the actions that it was trained with", field="action")
+
 
 class VJEPA2AC(nn.Module):
     """The world model; a `WorldModel`.
@@ -76,7 +87,6 @@ class VJEPA2AC(nn.Module):
     ) -> None:
         super().__init__()
         self.config, self.encoder, self.predictor = config, encoder, predictor
-        config.contract.check_inside(config.encoder.tubelet_size, action)
         pose = config.contract.state == "pose"
         self.spec = ModelSpec(
             name=name,
@@ -100,7 +110,11 @@ class VJEPA2AC(nn.Module):
         Raises:
             WeightsError: The tensors or the configuration are not those of this architecture.
         """
-        config = config_from_json(VJEPA2ACConfig, info)
+        config, action = config_from_json(VJEPA2ACConfig, info), action_from_json(info)
+        try:
+            config.check(action)
+        except ConfigError as error:
+            raise WeightsError(f"weights of {info.name!r}: {error}", field=error.field) from error
         with torch.device("meta"):  # takes the tensors themselves
             parts = nn.ModuleDict(
                 {"encoder": VJEPA2Encoder(config.encoder), "predictor": ACPredictor(config.predictor)}
@@ -109,11 +123,7 @@ class VJEPA2AC(nn.Module):
         encoder, predictor = parts["encoder"], parts["predictor"]
         assert isinstance(encoder, VJEPA2Encoder)
         assert isinstance(predictor, ACPredictor)
-        action = action_from_json(info)
-        try:
-            return cls(info.name, config, action, encoder, predictor, description=info.description)
-        except ConfigError as error:
-            raise WeightsError(f"weights of {info.name!r}: {error}", field=error.field) from error
+        return cls(info.name, config, action, encoder, predictor, description=info.description)
 
     def encode(self, frames: Tensor) -> Tensor:
         """Encodes single frames [B, H_px, W_px, 3] uint8 to [B, N, D]: each repeated to fill a tubelet, normed."""
@@ -150,6 +160,7 @@ class VJEPA2AC(nn.Module):
         Returns:
             A view [B, K, N, D] of the newest frame, states [B, K, P], and the cache.
         """
+        context = context.to(self.dtype)  # latents that come back from a client are float32
         past = None if state is None or actions is None else past_poses(state, actions)
         cache = self._rollout().begin(context, actions, past, candidates, horizon)
         latent = context[:, -1, None].expand(-1, candidates, -1, -1)

@@ -1,6 +1,9 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from scipy.spatial.transform import Rotation
 
 from mstar_plan.models.vjepa2.pose import (
@@ -11,6 +14,8 @@ from mstar_plan.models.vjepa2.pose import (
     previous_pose,
     rotation_matrix,
 )
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "vjepa2_ac_cem" / "io.safetensors"
 
 
 def poses(count, seed, angle=7.0):
@@ -29,6 +34,22 @@ def test_it_is_the_composition_of_scipy_for_large_angles_too():
     pose, action = poses(500, 0), poses(500, 1)
     found = compute_new_pose(pose, action)
     np.testing.assert_allclose(found.numpy(), scipy_compose(pose.numpy(), action.numpy()), atol=1e-10)
+
+
+def test_it_equals_the_published_code():
+    io = load_file(GOLDEN)
+    found = compute_new_pose(io["in.pose_a"], io["in.pose_action"])
+    torch.testing.assert_close(found, io["out.new_pose"], atol=1e-6, rtol=0)
+    difference = pose_difference(io["in.diff_start"], io["in.diff_end"])
+    torch.testing.assert_close(difference, io["out.pose_diff"], atol=1e-12, rtol=0)
+
+
+def test_an_action_that_does_not_turn_still_brings_angles_into_their_range():
+    pose = poses(200, 9, angle=40.0)
+    still = torch.zeros_like(pose)
+    found = compute_new_pose(pose, still)[:, 3:6]
+    assert (found.abs() <= torch.tensor([np.pi, np.pi / 2, np.pi]) + 1e-12).all()
+    np.testing.assert_allclose(rotation_matrix(found), rotation_matrix(pose[:, 3:6]), atol=1e-12)
 
 
 def test_batches_of_any_shape_and_float32_stay_what_they_are():

@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.nn import functional
 
-from mstar_plan.errors import InvalidInputError
+from mstar_plan.errors import ConfigError, InvalidInputError
 from mstar_plan.models.vjepa2.ac_predictor import ACPredictor, frame_causal_mask
 from mstar_plan.models.vjepa2.config import ACPredictorConfig
 from mstar_plan.models.vjepa2.rollout import Rollout
@@ -95,8 +97,8 @@ def test_one_step_for_one_frame_of_each_candidate(predictor):
     """A step may not look at more tokens than a frame has, whatever came before."""
     rows = []
     rollout = Rollout(predictor, normalize=True, rows=K)
-    block = rollout.blocks[0]
-    rollout.blocks[0] = lambda x, *rest: rows.append(x.shape) or block(x, *rest)
+    block = rollout.blocks[1]
+    rollout.blocks[1] = lambda x, *rest: rows.append(x.shape) or block(x, *rest)
     given = problem(1, batch=1)
     rolled_out(rollout, *given)
     assert rows == [(K, CONFIG.sequence_per_frame, 32)] * H
@@ -122,6 +124,11 @@ def test_bfloat16_is_near(predictor):
     found = rolled_out(Rollout(half.to(torch.bfloat16), normalize=True), *(each.to(torch.bfloat16) for each in given))
     assert found.dtype == torch.bfloat16
     assert (found.float() - exact).abs().mean() < 0.05
+
+
+def test_predictors_that_need_extrinsics_are_refused():
+    with pytest.raises(ConfigError, match="no camera extrinsics"):
+        Rollout(ACPredictor(replace(CONFIG, use_extrinsics=True)), normalize=True)
 
 
 def test_tuning_leaves_a_number_that_was_tried(predictor):

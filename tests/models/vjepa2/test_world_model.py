@@ -1,6 +1,6 @@
 """V-JEPA 2-AC behind the protocol of world models, through the real runtime."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -125,3 +125,19 @@ def test_it_comes_back_from_a_weight_file(tmp_path):
 def test_parts_that_do_not_fit_are_refused():
     with pytest.raises(ConfigError, match="do not fit"):
         VJEPA2ACConfig(EncoderConfig(embed_dim=64, num_heads=4), ACPredictorConfig(embed_dim=32))
+
+
+def test_bfloat16_plans_from_pictures_and_from_latents_that_came_back():
+    request = small_request(frames=2)
+    with solver_for(small_world(context_frames=2), PLANNER, ENERGY) as solver:
+        exact = solver.solve(request).cost
+    with solver_for(small_world(context_frames=2).to(torch.bfloat16), PLANNER, ENERGY) as solver:
+        found = solver.solve(replace(request, want_predicted=True))
+        seen = request.observation.frames
+        past = solver.encode(seen[0])
+        again = replace(request, observation=replace(request.observation, frames=seen[1:]), context_latents=past[None])
+        assert solver.solve(again).cost == pytest.approx(found.cost, rel=1e-3)
+        aim = solver.encode(request.goal.frame)
+        assert solver.solve(replace(request, goal=Goal(latent=aim))).cost == pytest.approx(found.cost, rel=1e-3)
+    assert past.dtype == found.latent.dtype == found.predicted.dtype == np.float32
+    assert found.cost == pytest.approx(exact, rel=0.05)

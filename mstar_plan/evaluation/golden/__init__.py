@@ -1,0 +1,1 @@
+"""Golden parity: outputs of published implementations, compared number by number with ours."""
