@@ -242,3 +242,17 @@ def test_a_loaded_model_plans_as_the_one_it_was_saved_from(tmp_path):
     assert model.spec.state_size == 7
     assert model.config.contract.frame_copies == 2
     assert model.spec.max_horizon == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.complex64])
+def test_weights_that_are_no_floating_point_are_refused(tmp_path, dtype):
+    content = published()
+    content["encoder"]["module.backbone.norm.bias"] = torch.zeros(24, dtype=dtype)
+    with pytest.raises(WeightsError, match=rf"encoder\.norm\.bias is {dtype}; weights are floating point"):
+        load_encoder(write(tmp_path / "b.pt", content), OPTIONS)
+
+
+def test_the_report_says_which_encoder_was_taken(tmp_path):
+    content = published(encoder_key="target_encoder")
+    report = open_checkpoint(write(tmp_path / "b.pt", content), OPTIONS).report
+    assert "encoder taken from: target_encoder" in report.lines()

@@ -89,3 +89,18 @@ def test_the_nearest_named_configuration():
     assert nearest(ENCODERS, 1300, 30) == "vit_huge"
     assert guess_nearest({f"blocks.{i}.norm1.weight": (1024,) for i in range(24)}) == "vit_large"
     assert guess_nearest({}) in ENCODERS
+
+
+def test_config_json_of_wrong_types_is_refused():
+    table = shapes(VJEPA2Encoder, ENCODERS["tiny"])
+    for name, value in (("num_attention_heads", "two"), ("crop_size", True), ("frames_per_clip", 1.5)):
+        with pytest.raises(WeightsError, match=f"config.json says {name} is"):
+            infer_encoder(table, LoadOptions(), {name: value})
+    with pytest.raises(WeightsError, match="hidden_act is 'relu'"):
+        infer_encoder(table, LoadOptions(), {"hidden_act": "relu"})
+
+
+def test_a_bias_that_one_block_lacks_does_not_make_the_others_unexpected():
+    table = shapes(VJEPA2Encoder, ENCODERS["tiny"])
+    del table["blocks.0.attn.qkv.bias"]
+    assert infer_encoder(table, LoadOptions()).qkv_bias
