@@ -17,6 +17,7 @@ from mstar_plan.models.registry import load_model, load_model_file
 from mstar_plan.models.vjepa2.ac_predictor import ACPredictor
 from mstar_plan.models.vjepa2.config import AC_PREDICTORS, ENCODERS, ACPredictorConfig, EncoderConfig
 from mstar_plan.models.vjepa2.contract import ModelContract
+from mstar_plan.models.vjepa2.convert import add_self_test
 from mstar_plan.models.vjepa2.encoder import VJEPA2Encoder
 from mstar_plan.models.vjepa2.world_model import VJEPA2AC, VJEPA2ACConfig
 from mstar_plan.models.weights import WeightsInfo, action_to_json, add_evaluation, save_weights
@@ -220,3 +221,4 @@ def _save(
         evaluation={"held_out": [measured]},
     )
     save_weights(config.file, model.state_dict(), info)
+    add_self_test(config.file)  # of the weights as they are stored
