@@ -47,3 +47,22 @@ def test_damaged_weights(tmp_path, capsys) -> None:
     weights.write_bytes(shipped.read_bytes()[:100_000])
     assert main(["plan", "a.png", "b.png", "model=reach", f"weights={weights}"]) == 2
     assert "reach.safetensors" in capsys.readouterr().err
+
+
+def test_a_published_bundle_is_converted_and_planned_with(tmp_path, capsys) -> None:
+    """The whole way of a user of V-JEPA 2-AC; the robot's pose comes as a word."""
+    bundle = Path(__file__).parents[1] / "golden" / "vjepa2_ac_checkpoint" / "model.pt"
+    sizes = ["img_size=32", "num_frames=8", "num_heads=2", "predictor_heads=2"]
+    weights, out = tmp_path / "m.safetensors", tmp_path / "plan.json"
+    assert main(["convert", str(bundle), str(weights), *sizes]) == 0
+    for name, value in (("now", 50), ("goal", 200)):
+        Image.new("RGB", (32, 32), (value, 100, 0)).save(tmp_path / f"{name}.png")
+    words = ["plan", str(tmp_path / "now.png"), str(tmp_path / "goal.png"), "model=vjepa2_ac", f"weights={weights}"]
+    words += ["planner=vjepa2_cem", "planner.samples=20", "planner.iterations=2", f"out={out}"]
+    assert main(words) == 2
+    assert "observation.state is missing" in capsys.readouterr().err
+    assert main([*words, "state=[0.4, 0, 0.3, 0, 0, 0, 0.5]"]) == 0
+    found = json.loads(out.read_text())
+    assert found["action_names"][:3] == ["dx", "dy", "dz"]
+    assert len(found["actions"]) == 2
+    assert main([*words, "state=[0.4, 0]"]) == 2
