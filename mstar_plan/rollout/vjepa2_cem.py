@@ -84,7 +84,9 @@ class VJEPA2CEMConfig(PlannerConfig):
             if not 0 < getattr(self, name) < float("inf"):
                 raise ConfigError(f"planner.{name} is {getattr(self, name)}; it needs a positive number", field=name)
         if not 0 <= self.round_gripper < float("inf"):
-            raise ConfigError(f"planner.round_gripper is {self.round_gripper}; it needs a number >= 0", field="planner")
+            raise ConfigError(
+                f"planner.round_gripper is {self.round_gripper}; it needs a number >= 0", field="round_gripper"
+            )
         if self.close_gripper is not None and self.close_gripper < 0:
             raise ConfigError(
                 f"planner.close_gripper is {self.close_gripper}; it needs a step >= 0", field="close_gripper"
@@ -95,7 +97,7 @@ class VJEPA2CEMConfig(PlannerConfig):
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
-    """What is sampled of actions and from where: [A] each, in [-1, 1] units.
+    """What is sampled of actions and from where: [A] each, in [-1, 1] units, and the sampled dimensions' numbers [S].
 
     A dimension that is not sampled, or pinned, has one value as its `low` and `high`.
     """
@@ -107,6 +109,7 @@ class Ranges:
     zero: Tensor
     momentum_mean: Tensor
     momentum_std: Tensor
+    sampled: Tensor
 
     def to(self, device: torch.device) -> Ranges:
         """The same on another device."""
@@ -153,12 +156,9 @@ class VJEPA2CEM(SamplingPlanner):
         """See `Planner`."""
         _, horizon, size = state.mean.shape
         ranges = self._on(size, state.mean.device)
-        sampled = POSE_SAMPLED if self.has_gripper else tuple(range(size))
-        noise = self.noise(self.config.noise, seed, iteration, (samples, horizon, len(sampled)))
-        if len(sampled) < size:
-            noise = noise.new_zeros(*noise.shape[:3], size).index_copy_(
-                3, torch.tensor(sampled, device=noise.device), noise
-            )
+        noise = self.noise(self.config.noise, seed, iteration, (samples, horizon, len(ranges.sampled)))
+        if len(ranges.sampled) < size:
+            noise = noise.new_zeros(*noise.shape[:3], size).index_copy_(3, ranges.sampled, noise)
         drawn = torch.addcmul(state.mean[:, None], noise, state.std[:, None])
         candidates = torch.clamp(drawn, ranges.low, ranges.high)
         if self.has_gripper and self.config.close_gripper is not None:
@@ -200,7 +200,7 @@ class VJEPA2CEM(SamplingPlanner):
 
     def _make(self, size: int) -> Ranges:
         config = self.config
-        rows: list[tuple[float, ...]] = []  # of each dimension: the fields of Ranges in their order
+        rows: list[tuple[float, ...]] = []  # of each dimension: the first fields of Ranges in their order
         for i in range(size):
             zero = self._unit(0.0, i)
             momenta = config.momentum_mean, config.momentum_std
@@ -218,7 +218,8 @@ class VJEPA2CEM(SamplingPlanner):
             i = POSE_SAMPLED[index] if self.has_gripper else index
             pinned = self._unit(value, i)
             rows[i] = (pinned, rows[i][1], pinned, pinned, *rows[i][4:])
-        return Ranges(*torch.tensor(rows, dtype=torch.float32).T.contiguous().unbind())
+        sampled = torch.tensor(POSE_SAMPLED if self.has_gripper else range(size))
+        return Ranges(*(*torch.tensor(rows, dtype=torch.float32).T.contiguous().unbind(), sampled))
 
 
 def _check(config: VJEPA2CEMConfig, action: ActionSpec, has_gripper: bool) -> None:

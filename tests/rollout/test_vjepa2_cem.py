@@ -220,8 +220,9 @@ def test_failed_rollouts() -> None:
     ],
 )
 def test_settings_that_contradict_are_refused(settings: dict[str, object], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(ConfigError, match=words) as error:
         VJEPA2CEMConfig(**settings)
+    assert error.value.field in (None, "", *settings)
 
 
 @pytest.mark.parametrize(

@@ -107,19 +107,39 @@ def check_runs(case: GoldenCase) -> Iterator[Comparison]:
     for run in runs:
         assert scene is not None
         prefix = f"out.{run['tag']}."
-        found = search(scene, run_config(run), case.io[f"{prefix}noise"])
+        known = case.io.get(f"{prefix}elite_indices")
+        found = search(scene, run_config(run), case.io[f"{prefix}noise"], known, case.atol)
         for name, value in found.items():
-            if not case.has(prefix + name):
-                continue
-            if name != "elite_indices":
-                yield case.compare(prefix + name, value)
-                continue
-            different = int((value.sort(1).values != case.io[prefix + name].sort(1).values).sum())  # as sets
-            yield Comparison(prefix + name, float(different > 0), not different, "other elites" if different else "")
+            if case.has(prefix + name):
+                elites = name == "elite_indices"
+                yield compare_elites(case, prefix, found) if elites else case.compare(prefix + name, value)
 
 
-def search(scene: Scene, config: VJEPA2CEMConfig, draws: Tensor) -> dict[str, Tensor]:
-    """What a run went through, by the names of its tensors."""
+def compare_elites(case: GoldenCase, prefix: str, found: Mapping[str, Tensor]) -> Comparison:
+    """Elites [steps, E] of a run against the stored ones, as sets; says where ties were settled by the stored ones."""
+    name, chosen = f"{prefix}elite_indices", found["elite_indices"]
+    stored = case.io[name]
+    if chosen.shape != stored.shape:
+        return case.compare(name, chosen)
+    different = int((chosen.sort(1).values != stored.sort(1).values).sum())
+    lowest = best_first(found["energies"], chosen.shape[1])
+    ties = sum(len(set(a) - set(b)) for a, b in zip(chosen.tolist(), lowest.tolist(), strict=True))
+    note = "other elites" if different else f"{ties} taken from ties within {case.atol:g}" if ties else ""
+    return Comparison(name, float(different > 0), not different, note)
+
+
+def search(
+    scene: Scene, config: VJEPA2CEMConfig, draws: Tensor, known: Tensor | None = None, slack: float = 0.0
+) -> dict[str, Tensor]:
+    """What a run went through, by the names of its tensors.
+
+    Args:
+        scene: From where to where.
+        config: Settings of the run.
+        draws: [steps H, S, 4] its noise.
+        known: [steps, E] elites of the reference, which are followed where ours are no better by more than `slack`.
+        slack: Difference of energies that rounding may make.
+    """
     reach = max([config.maxnorm, *(abs(value) for index, value in config.fixed if index < 3)])
     grip = max([1.0, *(abs(value) for index, value in config.fixed if index == 3)])
     space = SearchSpace(pose_action(reach, grip))
@@ -132,12 +152,13 @@ def search(scene: Scene, config: VJEPA2CEMConfig, draws: Tensor) -> dict[str, Te
         candidates, actions = inside(space, proposed, None)
         embedded, poses = scene.roll_out(actions)
         energies = energy(embedded, scene.goal, candidates)
-        state = planner.refit(state, candidates, energies)
+        settled = energies if known is None else settle(energies, known[i], slack)
+        state = planner.refit(state, candidates, settled)
         found = {
             "actions": actions[0],
             "poses": poses,
             "energies": energies[0],
-            "elite_indices": best_first(energies, config.elites)[0],
+            "elite_indices": best_first(settled, config.elites)[0],
             "mean": space.to_units(state.mean)[0],
             "std": (state.std * space.half)[0],
         }
@@ -146,6 +167,21 @@ def search(scene: Scene, config: VJEPA2CEMConfig, draws: Tensor) -> dict[str, Te
     result = {name: torch.stack(values) for name, values in kept.items()}
     plan = space.to_units(planner.answer(state))[0]
     return {**result, "mean": result["mean"][..., sampled], "std": result["std"][..., sampled], "action": plan}
+
+
+def settle(energies: Tensor, stored: Tensor, slack: float) -> Tensor:
+    """Energies [1, S] with all but the stored elites [E] at infinity, if these are a tie with the lowest ones.
+
+    Which of two candidates comes first, whose energies differ by rounding alone, is no finding; but a run that goes on
+    with the other one is another run.
+    """
+    lowest = best_first(energies, len(stored))[0]
+    disputed = energies[0, sorted(set(lowest.tolist()) ^ set(stored.tolist()))]
+    if not len(disputed) or not ((disputed - energies[0, lowest[-1]]).abs() <= slack).all():
+        return energies
+    only = torch.full_like(energies, torch.inf)
+    only[0, stored] = energies[0, stored]
+    return only
 
 
 def check_grids(case: GoldenCase) -> Iterator[Comparison]:
