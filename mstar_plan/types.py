@@ -15,6 +15,9 @@ import numpy.typing as npt
 
 from mstar_plan.errors import InvalidInputError
 
+# Units of actions that change an end effector's pose: xyz, Euler angles, gripper closedness.
+POSE_UNITS = ("m", "m", "m", "rad", "rad", "rad", "1")
+
 FloatArray = npt.NDArray[np.float32]
 ImageArray = npt.NDArray[np.uint8]
 

@@ -19,11 +19,10 @@ from torch import Tensor
 from mstar_plan.errors import ConfigError
 from mstar_plan.rollout.noise import NoiseConfig, draw_noise
 from mstar_plan.rollout.planner import PlannerConfig, PlannerState, SamplingPlanner, best_first, take
-from mstar_plan.types import ActionSpec, FloatArray
+from mstar_plan.types import POSE_UNITS, ActionSpec, FloatArray
 
 NoiseSource = Callable[[NoiseConfig, Tensor, Tensor, tuple[int, int, int]], Tensor]
 
-POSE_UNITS = ("m", "m", "m", "rad", "rad", "rad", "1")  # actions with these are changes of an end effector's pose
 POSE_SAMPLED = (0, 1, 2, 6)  # xyz and gripper; rotations stay zero
 GRIPPER = 6
 CLOSE = 1.0  # the gripper action that `close_gripper` forces

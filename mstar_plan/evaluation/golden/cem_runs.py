@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mstar_plan.evaluation.golden.ac_checkpoint import build_pair, encode_frames
 from mstar_plan.evaluation.golden.case import Comparison, GoldenCase
-from mstar_plan.models.vjepa2.contract import POSE_UNITS, ModelContract
+from mstar_plan.models.vjepa2.contract import ModelContract
 from mstar_plan.models.vjepa2.world_model import VJEPA2AC, VJEPA2ACConfig
 from mstar_plan.rollout.constraints import SearchSpace
 from mstar_plan.rollout.landscape import action_grid
@@ -24,7 +24,7 @@ from mstar_plan.rollout.noise import NoiseConfig
 from mstar_plan.rollout.objective import ObjectiveConfig, make_objective
 from mstar_plan.rollout.planner import best_first
 from mstar_plan.rollout.vjepa2_cem import POSE_SAMPLED, VJEPA2CEM, VJEPA2CEMConfig
-from mstar_plan.types import ActionSpec
+from mstar_plan.types import POSE_UNITS, ActionSpec
 
 ENERGY = ObjectiveConfig(distance="l1", mean=0.0, final=1.0)
 # What the published function does where a run does not say.

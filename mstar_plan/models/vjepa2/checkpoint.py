@@ -31,13 +31,12 @@ from mstar_plan.models.vjepa2.masked_predictor import VJEPA2MaskedPredictor
 from mstar_plan.models.vjepa2.report import LoadReport
 from mstar_plan.models.vjepa2.world_model import VJEPA2AC, VJEPA2ACConfig
 from mstar_plan.models.weights import action_from_json, config_from_json
-from mstar_plan.types import ActionSpec
+from mstar_plan.types import POSE_UNITS, ActionSpec
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 DEFAULT = LoadOptions()
 ACTION_NAMES = ("dx", "dy", "dz", "drx", "dry", "drz", "dgripper")
-ACTION_UNITS = ("m", "m", "m", "rad", "rad", "rad", "1")
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +191,7 @@ def published_action(width: int, max_translation_m: float) -> ActionSpec:
             field="action_encoder",
         )
     high = np.array([max_translation_m] * 3 + [math.pi] * 3 + [1.0], np.float32)
-    return ActionSpec(-high, high, ModelContract().frame_dt_s, ACTION_NAMES, ACTION_UNITS)
+    return ActionSpec(-high, high, ModelContract().frame_dt_s, ACTION_NAMES, POSE_UNITS)
 
 
 def _sizes(

@@ -11,11 +11,10 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from mstar_plan.errors import ConfigError, did_you_mean
-from mstar_plan.types import ActionSpec
+from mstar_plan.types import POSE_UNITS, ActionSpec
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-POSE_UNITS = ("m", "m", "m", "rad", "rad", "rad", "1")
 SAME = 1e-6  # relative, of two numbers that one is written shorter than the other
 
 Claim = str | bool | float | Sequence[str] | Sequence[float]

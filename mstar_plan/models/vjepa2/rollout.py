@@ -177,10 +177,12 @@ class Rollout:
         return patches.expand(-1, k, -1, -1), known
 
     def _workspace(self, rows: int) -> Workspace:
-        """Working space, of each thread its own: graphs hold its address."""
+        """Working space of a chunk; kept, one for each thread, only where graphs hold its address."""
+        shape = rows, self.tokens, self.config.num_heads, self.channels
+        if self.graphs.eager:
+            return Workspace(*shape, self.weight)
         key = rows, get_ident()
         if key not in self._spaces:
-            shape = rows, self.tokens, self.config.num_heads, self.channels
             self._spaces[key] = Workspace(*shape, self.weight)
         return self._spaces[key]
 

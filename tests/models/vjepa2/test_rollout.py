@@ -136,3 +136,12 @@ def test_tuning_leaves_a_number_that_was_tried(predictor):
     rollout.tune()
     assert rollout.rows in [2**i for i in range(9)]
     assert len(rollout.blocks) == 3
+
+
+@torch.inference_mode()
+def test_nothing_is_kept_for_threads_that_come_and_go(predictor):
+    """A caller may lend his thread to a plan: what a rollout kept for each of them would never be freed."""
+    rollout = Rollout(predictor, normalize=True, rows=2)
+    given = problem(1, batch=1)
+    rolled_out(rollout, *given)
+    assert not rollout._spaces
