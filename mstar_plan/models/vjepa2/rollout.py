@@ -25,6 +25,7 @@ from mstar_plan.models.vjepa2.tuning import candidate_rows, fastest
 MOST_ROWS = 256
 
 Place = tuple[Lane, slice, slice]
+Spaces = dict[tuple[int, int], Workspace]  # by rows and thread
 
 
 class Rollout:
@@ -57,7 +58,7 @@ class Rollout:
         self.proj = FusedLinear(predictor.predictor_proj.weight, predictor.predictor_proj.bias)
         self.graphs = GraphCache.on(self.weight.device)
         self._rotations: dict[int, Rotation] = {}
-        self._spaces: dict[tuple[int, int], Workspace] = {}
+        self._spaces: Spaces = {}
 
     def _block(self, block: object, number: int) -> RolloutBlock:
         assert isinstance(block, Block)
@@ -127,6 +128,7 @@ class Rollout:
         rotation = self._rotation(cache.frame)
         conditions = self._conditions(action, state)
         patches, known = self._start_patches(latent, k)
+        spaces: Spaces = {} if self.graphs.eager else self._spaces  # kept only where graphs hold their addresses
         out = latent.new_empty(b, k, *latent.shape[2:]) if predict else latent
         rows = -(-b * k // -(-b * k // self.rows))  # equal chunks, none larger than was measured to be best
         for low in range(0, b * k, rows):
@@ -134,7 +136,8 @@ class Rollout:
             x = self._sequence(latent, patches, conditions, low, high)
             places = list(cache.segments(low, high))
             ready = None if known is None else rows_of(known, low, high)
-            predicted = self._chunk(x, rotation, places, cache, predict=predict, known=ready)
+            space = self._workspace(high - low, spaces)
+            predicted = self._chunk(x, rotation, space, places, cache.step, predict=predict, known=ready)
             if predict:
                 out.view(b * k, *out.shape[2:])[low:high] = predicted
         return out, cache.advanced()
@@ -143,8 +146,9 @@ class Rollout:
         self,
         x: Tensor,
         rotation: Rotation,
+        space: Workspace,
         places: list[Place],
-        cache: RolloutCache,
+        step: int,
         *,
         predict: bool,
         known: Tensor | None,
@@ -153,8 +157,7 @@ class Rollout:
 
         `known` [R, N, 3 W] is what the first block projects the patches to, if that is known.
         """
-        segments = [self._segment(*place, cache.step) for place in places]
-        space = self._workspace(x.shape[0])
+        segments = [self._segment(*place, step) for place in places]
 
         def run(tokens: Tensor) -> Tensor:
             for number, block in enumerate(self.blocks):
@@ -162,7 +165,7 @@ class Rollout:
             return self._read(tokens) if predict else tokens
 
         buffers = tuple((each.keys[0].data_ptr(), each.rows.start) for each in segments)
-        return self.graphs.run((x.shape[0], cache.frame, predict, get_ident(), buffers), run, x)
+        return self.graphs.run((x.shape[0], step, id(rotation), predict, id(space), buffers), run, x)
 
     def _start_patches(self, latent: Tensor, k: int) -> tuple[Tensor | None, Tensor | None]:
         """Where all candidates stand at one frame: its embedding, and the first block's projection of it.
@@ -176,15 +179,12 @@ class Rollout:
         known = self.blocks[0].project(patches).expand(-1, k, -1, -1) if self.graphs.eager else None
         return patches.expand(-1, k, -1, -1), known
 
-    def _workspace(self, rows: int) -> Workspace:
-        """Working space of a chunk; kept, one for each thread, only where graphs hold its address."""
-        shape = rows, self.tokens, self.config.num_heads, self.channels
-        if self.graphs.eager:
-            return Workspace(*shape, self.weight)
+    def _workspace(self, rows: int, spaces: Spaces) -> Workspace:
+        """Working space of a chunk, taken from or put into `spaces`."""
         key = rows, get_ident()
-        if key not in self._spaces:
-            self._spaces[key] = Workspace(*shape, self.weight)
-        return self._spaces[key]
+        if key not in spaces:
+            spaces[key] = Workspace(rows, self.tokens, self.config.num_heads, self.channels, self.weight)
+        return spaces[key]
 
     def _rotation(self, frame: int) -> Rotation:
         if frame not in self._rotations:

@@ -57,7 +57,7 @@ class Segment:
 
 
 class Workspace:
-    """Rotated queries and keys of a chunk, and views of them: made once a chunk, used by every block."""
+    """Rotated queries and keys of a chunk, and views of them: made once a step, used by every block."""
 
     def __init__(self, rows: int, tokens: int, heads: int, channels: int, like: Tensor) -> None:
         turned = like.new_empty(2, rows, tokens, heads, 2, channels // 2)
