@@ -1,1 +1,1 @@
-"""What is served beside plans: each family's graph with its faces (typed walks) and abilities (what wires ask of it)."""
+"""What is served beside plans: each family's graph, the faces of its walks, and what wires may ask of it."""

@@ -13,7 +13,14 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from mstar_plan.runtime.generation.text import FinishReason, TextDelta, TextOptions, TextUsage, TokenLogprob
 from mstar_plan.types import ActionSpec, FloatArray, ImageArray
+
+__all__ = [  # the names of runtime/generation/text.py are passed on: wires need no other import
+    "ActionAbility", "ChatMessage", "ConversationAbility", "EmbeddingAbility", "FinishReason", "ObservationField",
+    "Segment", "SpeechAbility", "TextAbility", "TextCall", "TextDelta", "TextOptions", "TextUsage", "TokenLogprob",
+    "Tool", "ToolCall", "TranscriptionAbility", "WalkCall",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,88 +83,6 @@ class Tool:
     name: str
     description: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, eq=False)
-class TextOptions:
-    """How to write. Each family refuses what it cannot do.
-
-    Attributes:
-        max_tokens: Most tokens to write; None: what is left of the context, or the server's limit.
-        temperature: 0 is greedy.
-        top_k: 0 is off.
-        top_p: 1 is off.
-        min_p: 0 is off.
-        repetition_penalty: 1 is off; over the prompt and what was written.
-        frequency_penalty: 0 is off; by how often it was written.
-        presence_penalty: 0 is off.
-        seed: Of this request's draws; None: one is drawn.
-        stop: Texts before which writing ends; they are not part of the answer.
-        logprobs: How many alternatives to report a token; None: nothing is reported, 0: the chosen one alone.
-        json_schema: The answer must be JSON that fits it; {} for any JSON object.
-        grammar: The answer must fit this Lark grammar.
-        n: How many answers, all from one reading of the prompt.
-        echo: The prompt is part of the answer.
-        logit_bias: {token id: what is added to its logit}.
-    """
-
-    max_tokens: int | None = None
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    repetition_penalty: float = 1.0
-    frequency_penalty: float = 0.0
-    presence_penalty: float = 0.0
-    seed: int | None = None
-    stop: tuple[str, ...] = ()
-    logprobs: int | None = None
-    json_schema: Mapping[str, Any] | None = None
-    grammar: str | None = None
-    n: int = 1
-    echo: bool = False
-    logit_bias: Mapping[int, float] = field(default_factory=dict)
-
-
-FinishReason = Literal["stop", "length", "tool_calls"]
-
-
-@dataclass(frozen=True)
-class TokenLogprob:
-    """One written token: its text, id and log-probability, and those of the likeliest, most likely first."""
-
-    text: str
-    token: int
-    logprob: float
-    top: tuple[tuple[str, int, float], ...] = ()
-
-
-@dataclass(frozen=True)
-class TextDelta:
-    """What one step added to one answer.
-
-    Attributes:
-        index: Which of the n answers.
-        text: New text; may be empty while a character or a possible stop text is not complete yet.
-        tokens: Ids of the new tokens.
-        logprobs: One a token, if asked for.
-        finish: Why the answer ended with this step; None while it goes on.
-    """
-
-    index: int
-    text: str
-    tokens: tuple[int, ...] = ()
-    logprobs: tuple[TokenLogprob, ...] = ()
-    finish: FinishReason | None = None
-
-
-@dataclass(frozen=True)
-class TextUsage:
-    """Tokens of a request: read (of these from the cache of prompts) and written (over all answers)."""
-
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,14 @@ class Entry:
     needs: str = ""
 
 
-FAMILIES: Mapping[str, Entry] = {}
+FAMILIES: Mapping[str, Entry] = {
+    "smollm2": Entry(
+        "mstar_plan.families.llama:load_smollm2", "SmolLM2-135M-Instruct: chats and completes.", "assistant"
+    ),
+    "llama": Entry(
+        "mstar_plan.families.llama:load_llama", "Any Llama; bring weights=FOLDER or FILE.gguf.", "assistant"
+    ),
+}
 
 
 def load_family(name: str, config: FamilyConfig | None = None) -> Servable:

@@ -1,4 +1,4 @@
-"""Faces: what a public walk takes and gives, port by port, so that any wire can offer it and one test covers them all."""
+"""Faces: what a public walk takes and gives, port by port: any wire can offer it, and one test covers them all."""
 
 from __future__ import annotations
 

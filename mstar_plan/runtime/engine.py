@@ -60,10 +60,10 @@ def _alone(name: str, component: Component, batch: Batch) -> Answer:
         return as_error(f"component {name!r}", raised)
 
 
-def _joined(component: Component, batches: Sequence[Batch]) -> Sequence[Outputs]:
+def _joined(component: Component, batches: Sequence[Batch]) -> Sequence[Answer]:
     sizes = [batch.size for batch in batches]
     if getattr(component, "batching", Batching.EQUAL) is Batching.RAGGED:
-        answers: Sequence[Outputs] = component.run(batches)  # type: ignore[attr-defined]
+        answers: Sequence[Answer] = component.run(batches)  # type: ignore[attr-defined]
         if len(answers) != len(batches):
             raise ComponentError(f"ragged component gave {len(answers)} answers to {len(batches)} calls")
         return answers

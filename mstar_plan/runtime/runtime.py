@@ -18,7 +18,7 @@ from mstar_plan.runtime.executor import Executor, LocalExecutor
 from mstar_plan.runtime.placement import Placement
 from mstar_plan.runtime.request import Job, Request
 from mstar_plan.runtime.scheduler import SchedulerConfig
-from mstar_plan.walks.component import ComputePolicy
+from mstar_plan.walks.component import ComputePolicy, release
 from mstar_plan.walks.graph import Graph
 from mstar_plan.walks.state import check_inputs
 from mstar_plan.walks.step import writes_of
@@ -215,6 +215,9 @@ class Runtime:
             self._admission.enter(session)
             self._open.add(request)
         request.add_done_callback(lambda ended: self._left(ended, session))
+        owned = [value for value in job.values.values() if hasattr(value, "release")]
+        if owned:  # a request may end before a worker has seen it
+            request.add_done_callback(lambda _: release(owned))
         self._executor.submit(job, request, on_value)
         return request
 

@@ -257,7 +257,9 @@ class Worker:
                 flight.state.release()
                 return
             result = flight.result() if flight.state.finished else None
-            calls = flight.new_calls()
+            calls = flight.new_calls() if result is None else ()
+            if result is not None:
+                flight.state.release()
         if result is not None:
             flight.request.resolve(result)
         for call in calls:

@@ -5,14 +5,19 @@ A value on a wire is one of three:
 - a tensor [B, ...], B leading, which joins with others of equal shape, dtype and device;
 - a `Joinable` object (a cache, say), which knows itself how to join and split;
 - a static: any hashable (int, str, bool, None, a frozen dataclass), which joins only with its equal.
+
+Any of them may be `Owned` as well: then it is released with its request.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, Self, runtime_checkable
 
+from torch import Tensor
+
+from mstar_plan.errors import MStarError
 from mstar_plan.walks.batch import Batch
 
 Outputs = Mapping[str, Any]
@@ -20,7 +25,7 @@ Outputs = Mapping[str, Any]
 
 @runtime_checkable
 class Joinable(Protocol):
-    """A value that is not a tensor, but can share a batch; it has an owner, and is released with its request."""
+    """A value that is not a tensor, but can share a batch."""
 
     def join_key(self) -> Hashable:
         """Only values with equal keys may be joined."""
@@ -34,6 +39,22 @@ class Joinable(Protocol):
     def split(self, sizes: Sequence[int]) -> Sequence[Self]:
         """The inverse of `join`: parts of `sizes` rows."""
         ...
+
+
+@runtime_checkable
+class Owned(Protocol):
+    """A value that holds something for its request alone: a place in a pool, say. A walk does not give it out."""
+
+    def release(self) -> None:
+        """Gives it back: called when the request has ended, however it ended, maybe more than once, from any thread."""
+        ...
+
+
+def release(values: Iterable[Any]) -> None:
+    """Releases those among the values that are `Owned`."""
+    for value in values:
+        if not isinstance(value, Tensor) and hasattr(value, "release"):
+            value.release()
 
 
 class Batching(enum.Enum):
@@ -61,8 +82,11 @@ class RaggedComponent(Protocol):
         """Runs one request alone."""
         ...
 
-    def run(self, batches: Sequence[Batch]) -> Sequence[Outputs]:
-        """Runs several; gives one answer for each, in order."""
+    def run(self, batches: Sequence[Batch]) -> Sequence[Outputs | MStarError]:
+        """Runs several; gives one answer for each, in order: its outputs, or the error that it alone ends with.
+
+        If it raises, each is run alone: so it raises only before it has changed anything.
+        """
         ...
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from mstar_plan.errors import ComponentError, InvalidInputError, WalkError, did_you_mean
 from mstar_plan.walks.batch import Batch
 from mstar_plan.walks.check_parallel import streams_into, streams_of
-from mstar_plan.walks.component import ComputePolicy
+from mstar_plan.walks.component import ComputePolicy, release
 from mstar_plan.walks.loop_run import LoopEnd, LoopRun, LoopStop
 from mstar_plan.walks.step import Branch, Loop, Node, Parallel, Sequential, Step
 from mstar_plan.walks.stream import StreamBuffer
@@ -173,10 +173,11 @@ class WalkState:
         return {name: self.values[name] for name in self.walk.outputs}
 
     def release(self) -> None:
-        """Lets go of every value of a request that has ended early; nothing is ready afterwards.
+        """Lets go of every value of a request that has ended, those `Owned` first; nothing is ready afterwards.
 
         The strands refer back to the state, so that its values would otherwise wait for the garbage collector.
         """
+        release(self.values.values())
         for held in (self._waiting, self._blocked, self._taps, self._sources, self.values):
             held.clear()
 
