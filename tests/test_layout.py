@@ -19,13 +19,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": {"walks", "types", "errors"},
     "runtime": {"walks", "types", "errors"},
     "rollout": BELOW_ROLLOUT | {"models.world_model"},
+    "families": BELOW_ROLLOUT | {"rollout", "models"},
     "config": {"types", "errors"},
     "evaluation": BELOW_ROLLOUT | {"rollout", "models"},
     "training": BELOW_ROLLOUT | {"rollout", "models"},
-    "serving": BELOW_ROLLOUT | {"rollout"},
-    "build": BELOW_ROLLOUT | {"config", "evaluation", "training", "models", "rollout", "serving"},
+    "serving": BELOW_ROLLOUT | {"rollout", "families.servable", "families.abilities", "families.face"},
+    "build": BELOW_ROLLOUT | {"config", "evaluation", "training", "models", "rollout", "families", "serving"},
 }
-ONLY_IN = {"grpc": "serving", "omegaconf": "config", "ray": "runtime"}
+ONLY_IN = {"grpc": "serving", "fastapi": "serving", "uvicorn": "serving", "omegaconf": "config", "ray": "runtime"}
 FILE_CAP, FUNCTION_CAP = 400, 60
 
 

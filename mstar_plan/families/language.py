@@ -27,8 +27,8 @@ ROLES = ("system", "user", "assistant", "tool")
 def generate_walk() -> Walk:
     """A prompt is read in chunks and answered token by token, each a step of one loop.
 
-    Input "writing" (what `Writer.open` gives); emits "deltas" (tuple of TextDelta) every step; outputs "answers" (all of
-    them) and "usage" (TextUsage).
+    Input "writing" (what `Writer.open` gives); emits "deltas" (tuple of TextDelta) every step; outputs "answers" (the
+    deltas of all steps) and "usage" (TextUsage).
     """
     writing = Loop(
         Node("step", ("writing",), ("deltas", "done", "usage")),

@@ -91,9 +91,10 @@ def _from_folder(name: str, folder: Path, config: FamilyConfig) -> Servable:
     tensors = read_tensors(folder)
     tokenizer = read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").is_file() else {}
     ends = published.get("eos_token_id")
-    vocabulary = BpeVocabulary.from_file(
-        folder / "tokenizer.json", ends=ends if isinstance(ends, list) else [ends], start=published.get("bos_token_id")
-    )
+    ends = ends if isinstance(ends, list) else [ends]
+    if not all(isinstance(end, int) for end in ends):
+        raise WeightsError(f"{folder} has eos_token_id {ends}; it needs token ids", field="eos_token_id")
+    vocabulary = BpeVocabulary.from_file(folder / "tokenizer.json", ends=ends, start=published.get("bos_token_id"))
     text = tokenizer.get("chat_template") or _text(folder / "chat_template.jinja")
     special = {key: _content(tokenizer[key]) for key in ("bos_token", "eos_token") if tokenizer.get(key)}
     return language_servable(

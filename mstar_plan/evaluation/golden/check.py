@@ -14,6 +14,7 @@ from mstar_plan.evaluation.golden.ac_predictor import check_ac_predictor
 from mstar_plan.evaluation.golden.case import CaseResult, Comparison, GoldenCase, load_case
 from mstar_plan.evaluation.golden.encoder import check_encoder
 from mstar_plan.evaluation.golden.hf import check_hf
+from mstar_plan.evaluation.golden.llama import check_llama
 from mstar_plan.evaluation.golden.masked_predictor import check_masked_predictor
 
 Check = Callable[[GoldenCase], Iterator[Comparison]]
@@ -26,6 +27,7 @@ KINDS: Mapping[str, Check] = {
     "vjepa2_ac_predictor": check_ac_predictor,
     "vjepa2_ac_checkpoint": check_ac_checkpoint,
     "vjepa2_ac_cem": check_ac_cem,
+    "orpheus_lm": check_llama,
 }
 # A case of another name is known by what it holds: kind -> tensors of which all are there. First match wins.
 SIGNS: Mapping[str, tuple[str, ...]] = {
@@ -34,6 +36,7 @@ SIGNS: Mapping[str, tuple[str, ...]] = {
     "vjepa2_ac_predictor": ("in.tokens", "in.actions", "in.states"),
     "vjepa2_ac_checkpoint": ("in.frames", "out.encoded"),
     "vjepa2_ac_cem": ("in.frames", "out.context_rep"),
+    "orpheus_lm": ("in.input_ids", "in.attention_mask", "out.greedy"),
 }
 
 

@@ -143,7 +143,8 @@ def _published(path: Path, name: str) -> str:
 
 def _dequantised(tensor: Any) -> Tensor:
     values = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
-    return torch.from_numpy(np.ascontiguousarray(values, np.float32).reshape([int(n) for n in tensor.shape[::-1]]))
+    own = np.array(values, np.float32)  # plain tensors are a view of the file, which must not be written
+    return torch.from_numpy(own.reshape([int(n) for n in tensor.shape[::-1]]))
 
 
 def _apart(weight: Tensor, heads: int) -> Tensor:
