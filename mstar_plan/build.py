@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -13,11 +12,13 @@ import gymnasium
 import numpy as np
 import torch
 
+from mstar_plan.build_families import LoadedFamily, cores, load_families, with_families
 from mstar_plan.config import Section
 from mstar_plan.errors import ConfigError, InvalidInputError, UnavailableError
 from mstar_plan.evaluation.baselines import NoOpController, RandomController
 from mstar_plan.evaluation.episode import Env, step_seconds
 from mstar_plan.evaluation.oracle import OracleController
+from mstar_plan.families.servable import FamilyConfig, Servable
 from mstar_plan.models.registry import load_model, load_model_file
 from mstar_plan.models.world_model import ModelSpec, WorldModel
 from mstar_plan.rollout.limits import MIB, PlanLimits
@@ -85,27 +86,32 @@ class PlanningConfig:
 
 @dataclass(frozen=True, eq=False)
 class Planning:
-    """Models that are ready to plan with; a context manager that ends their runtime.
+    """Models that are ready to plan with, and families beside them; a context manager that ends their runtime.
 
     Attributes:
         runtime: The one runtime that all share.
         models: {name: world model}.
         solvers: {name: solver}.
+        families: {name: family}.
     """
 
     runtime: Runtime
     models: Mapping[str, WorldModel]
     solvers: Mapping[str, PlanSolver]
+    families: Mapping[str, Servable] = field(default_factory=dict)
 
-    def close(self) -> None:
-        """Lets the plans that are in finish, and ends the runtime. Calling it again does nothing."""
-        self.runtime.close()
+    def close(self, *, drain: bool = True) -> None:
+        """Lets the requests that are in finish, or cancels them, and ends the runtime. Twice does nothing."""
+        self.runtime.close(drain=drain)
+        for family in self.families.values():
+            if family.close is not None:
+                family.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.runtime.close(drain=kind is None)
+        self.close(drain=kind is None)
 
 
 def build_model(task: Task, config: PlanningConfig) -> WorldModel:
@@ -132,39 +138,60 @@ def build_graph(task: Task, config: PlanningConfig) -> Graph:
     return plan_graph(build_model(task, config), config.planner, config.objective, task.name)
 
 
-def build_planning(configs: Mapping[str, tuple[Task, PlanningConfig]]) -> Planning:
-    """Wires a runtime that plans with several models.
+def build_planning(
+    configs: Mapping[str, tuple[Task, PlanningConfig]], families: Mapping[str, FamilyConfig] | None = None
+) -> Planning:
+    """Wires a runtime that plans with several models, and runs several families beside them.
 
     Args:
-        configs: {name: (task, config)}, at least one; what is common to all is taken from the first.
+        configs: {name: (task, config)}; what is common to all is taken from the first.
+        families: {name in the catalogue: how to load it}.
 
     Raises:
-        ConfigError: There is none, or the placement does not fit.
+        ConfigError: There is nothing to serve, or the placement does not fit.
         UnavailableError: Weights or a device are missing.
     """
-    if not configs:
+    if not configs and not families:
         raise ConfigError("there is no model to plan with; name at least one", field="models")
-    _, common = next(iter(configs.values()))
+    loaded = load_families(families or {})
     models = {name: build_model(task, config) for name, (task, config) in configs.items()}
-    threads = common.threads or max(pick_threads(model.spec) for model in models.values())
-    torch.set_num_threads(threads)
     graphs = {
         name: plan_graph(models[name], config.planner, config.objective, name) for name, (_, config) in configs.items()
     }
-    placement = Placement.from_config(place(common.placement, common.device, threads), graphs)
-    runtime = Runtime(graphs, placement=placement, config=common.runtime)
+    runtime = _runtime(graphs, models, [config for _, config in configs.values()], loaded)
     solvers = {
         name: PlanSolver(
             models[name].spec,
             runtime,
             config.planner,
-            limits=with_memory(config.limits, common.device),
+            limits=with_memory(config.limits, config.device),
             graph=name,
             footprint=getattr(models[name], "rollout_bytes", None),
         )
         for name, (_, config) in configs.items()
     }
-    return Planning(runtime, models, solvers)
+    return Planning(runtime, models, solvers, {name: family.servable for name, family in loaded.items()})
+
+
+def _runtime(
+    graphs: Mapping[str, Graph],
+    models: Mapping[str, WorldModel],
+    configs: Sequence[PlanningConfig],
+    families: Mapping[str, LoadedFamily],
+) -> Runtime:
+    """The one runtime; what is common to all world models is taken from the first."""
+    placement = None
+    if configs:
+        common = configs[0]
+        threads = common.threads or max(pick_threads(model.spec) for model in models.values())
+        torch.set_num_threads(threads)
+        placement = Placement.from_config(place(common.placement, common.device, threads), graphs)
+    everything = {**graphs, **{name: family.servable.graph for name, family in families.items()}}
+    return Runtime(
+        everything,
+        placement=with_families(placement, families),
+        config=configs[0].runtime if configs else None,
+    )
 
 
 def pick_device(name: str) -> str:
@@ -188,8 +215,7 @@ def to_half(model: WorldModel) -> WorldModel:
 
 def pick_threads(spec: ModelSpec) -> int:
     """Torch threads that a model is fastest with; 0 in its description means all cores."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return spec.threads or cores or 1
+    return spec.threads or cores()
 
 
 def with_memory(limits: PlanLimits, device: str) -> PlanLimits:

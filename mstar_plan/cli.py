@@ -24,6 +24,9 @@ COMMANDS: Mapping[str, str] = {
     "train": "mstar_plan.commands.train:train",
     "demo": "mstar_plan.commands.demo:demo",
     "convert": "mstar_plan.commands.convert:convert",
+    "chat": "mstar_plan.commands.chat:chat",
+    "say": "mstar_plan.commands.say:say",
+    "act": "mstar_plan.commands.act:act",
     "models": "mstar_plan.commands.models:models",
     "graph": "mstar_plan.commands.graph:graph",
     "doctor": "mstar_plan.commands.doctor:doctor",
@@ -43,9 +46,9 @@ Words = Annotated[list[str] | None, typer.Argument(help="Settings as key=value w
 
 @app.command()
 def serve(words: Words = None) -> None:
-    """Start the gRPC planning server.
+    """Start the server: plans over gRPC, and language, speech and policies over gRPC, HTTP and websockets.
 
-    Example: mstar-plan serve models=[reach,push] port=50051
+    Example: mstar-plan serve model=smollm2,assistant,reach port=50051 http_port=8000
     """
     call("serve", words or [])
 
@@ -126,6 +129,43 @@ def convert(
 
 
 @app.command()
+def chat(
+    message: Annotated[str, typer.Argument(help="What to say; without it, lines of stdin.")] = "",
+    words: Words = None,
+) -> None:
+    """Talk with a language model.
+
+    Example: mstar-plan chat "What is a robot?" options.max_tokens=64
+    """
+    call("chat", *_message_first(message, words or []))
+
+
+@app.command()
+def say(
+    text: Annotated[str, typer.Argument(help="What to say.")],
+    words: Words = None,
+    out: Annotated[Path, typer.Option(help="WAV file to write.")] = Path("speech.wav"),
+) -> None:
+    """Speak a text into a sound file.
+
+    Example: mstar-plan say "The arm has reached its goal." --out hello.wav
+    """
+    call("say", text, out, words or [])
+
+
+@app.command()
+def act(
+    words: Words = None,
+    see: Annotated[list[str] | None, typer.Option(help="KEY=VALUE of what is seen: a file, numbers or text.")] = None,
+) -> None:
+    """Ask a policy what to do.
+
+    Example: mstar-plan act model=flow_reach --see observation/image=now.png --see observation/goal_image=goal.png
+    """
+    call("act", see or [], words or [])
+
+
+@app.command()
 def models() -> None:
     """List the models that can be served."""
     call("models")
@@ -155,6 +195,12 @@ def _root(
         typer.echo(f"mstar-plan {__version__}")
     elif context.invoked_subcommand is None:
         typer.echo(context.get_help())
+
+
+def _message_first(message: str, words: list[str]) -> tuple[str, list[str]]:
+    """A first word that is a setting is no message."""
+    is_setting = "=" in message and message.partition("=")[0].replace(".", "").replace("_", "").isalnum()
+    return ("", [message, *words]) if is_setting else (message, words)
 
 
 def call(command: str, *arguments: Any) -> Any:

@@ -24,7 +24,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluation": BELOW_ROLLOUT | {"rollout", "models"},
     "training": BELOW_ROLLOUT | {"rollout", "models"},
     "serving": BELOW_ROLLOUT | {"rollout", "families.servable", "families.abilities", "families.face"},
-    "build": BELOW_ROLLOUT | {"config", "evaluation", "training", "models", "rollout", "families", "serving"},
+    "build_families": BELOW_ROLLOUT | {"families"},
+    "build": BELOW_ROLLOUT
+    | {"config", "evaluation", "training", "models", "rollout", "families", "serving", "build_families"},
 }
 ONLY_IN = {"grpc": "serving", "fastapi": "serving", "uvicorn": "serving", "omegaconf": "config", "ray": "runtime"}
 FILE_CAP, FUNCTION_CAP = 400, 60

@@ -1,14 +1,19 @@
-"""The families that can be served by name, and what each needs; a family is imported when it is loaded."""
+"""The families that can be served by name, and what each needs; a family is imported when it is loaded.
+
+Other packages add theirs with an entry point of the group `mstar_plan.families`: NAME = "module:function".
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.metadata import entry_points
 
 from mstar_plan.errors import NotFoundError, UnavailableError, did_you_mean
 from mstar_plan.families.servable import FamilyConfig, Servable
 
+GROUP = "mstar_plan.families"
 Loader = Callable[[str, FamilyConfig], Servable]
 
 
@@ -37,6 +42,15 @@ FAMILIES: Mapping[str, Entry] = {
 }
 
 
+def families() -> Mapping[str, Entry]:
+    """All families by name: this package's, and those that other installed packages add."""
+    added = {
+        point.name: Entry(point.value, f"Of the package {point.dist.name if point.dist else 'that added it'}.")
+        for point in entry_points(group=GROUP)
+    }
+    return {**added, **FAMILIES}
+
+
 def load_family(name: str, config: FamilyConfig | None = None) -> Servable:
     """Returns the family of this name, loaded.
 
@@ -45,15 +59,15 @@ def load_family(name: str, config: FamilyConfig | None = None) -> Servable:
         UnavailableError: A package that it needs is not installed.
         WeightsError: Its weights are damaged or of another architecture.
     """
-    if name not in FAMILIES:
-        raise NotFoundError(f"there is no family {name!r}{did_you_mean(name, FAMILIES)}", field="model")
-    entry = FAMILIES[name]
+    known = families()
+    if name not in known:
+        raise NotFoundError(f"there is no family {name!r}{did_you_mean(name, known)}", field="model")
+    entry = known[name]
     module, _, function = entry.loader.partition(":")
     try:
         load: Loader = getattr(import_module(module), function)
         return load(name, config or FamilyConfig())
     except ImportError as error:
-        cure = f"pip install 'mstar-plan[{entry.needs}]'" if entry.needs else "reinstall mstar-plan"
-        raise UnavailableError(
-            f"model {name!r} needs {error.name or error}, which is missing: {cure}", field="model"
-        ) from error
+        missing = error.name or str(error)
+        cure = f"pip install 'mstar-plan[{entry.needs}]'" if entry.needs else f"pip install {missing}"
+        raise UnavailableError(f"model {name!r} needs {missing}, which is not there: {cure}", field="model") from error

@@ -62,7 +62,7 @@ class _Model:
         The reference's repetition penalty counts padding as written: so it is given here.
         """
         past, options = self._past(len(prompt) + most), TextOptions(temperature=0, repetition_penalty=penalty)
-        new, written, logits = list(prompt), [], []
+        new, written, logits = list(prompt), list[int](), list[Tensor]()
         while len(written) < most and self.end not in written:
             past.reserve(len(new))
             last = torch.tensor([len(new) - 1])
