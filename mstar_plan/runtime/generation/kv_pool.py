@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -73,7 +73,7 @@ class KVPool:
         self._room = threading.Condition()
         self._queue: deque[object] = deque()  # who waits for room, first come first served
         self._busy = False  # a step reads and writes pages now
-        self._later: list[int] = []  # pages given back during the step
+        self._later: list[Callable[[], None]] = []  # what waits for the step's end
         self._left_at, self._gap_s = 0.0, 0.5
 
     @property
@@ -153,16 +153,21 @@ class KVPool:
         return bool(self._holders[page] > 1) or page in self._hash_of
 
     def give_back(self, pages: Sequence[int]) -> None:
-        """One sequence less holds these. During a step they are freed when it ends."""
+        """One sequence less holds these."""
+        with self._room:
+            self._free_pages(pages)
+
+    def between_steps(self, action: Callable[[], None]) -> None:
+        """Does something while no page is read or written: now, or else when the step that is under way has ended."""
         with self._room:
             if self._busy:
-                self._later += pages
-                return
-            self._free_pages(pages)
+                self._later.append(action)
+            else:
+                action()
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """While pages are read and written: what is given back meanwhile is freed afterwards."""
+        """While pages are read and written, by the thread that is in here alone."""
         with self._room:
             self._busy = True
         try:
@@ -171,7 +176,8 @@ class KVPool:
             with self._room:
                 self._busy = False
                 later, self._later = self._later, []
-                self._free_pages(later)
+                for action in later:
+                    action()
 
     def copy_page(self, source: int, target: int) -> None:
         """Copies keys and values of all layers."""

@@ -92,8 +92,11 @@ class Writing:
             self.answers.append(Answer(index, sequence, self._text(), grammar))
 
     def release(self) -> None:
-        """Gives back all that it holds; calling it again does nothing."""
+        """Gives back all that it holds, as soon as no step is at it; calling it again does nothing."""
         self.released = True
+        self.answers[0].sequence.pool.between_steps(self._let_go)
+
+    def _let_go(self) -> None:
         for answer in self.answers:
             answer.sequence.release()
 
