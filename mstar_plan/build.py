@@ -19,6 +19,7 @@ from mstar_plan.evaluation.baselines import NoOpController, RandomController
 from mstar_plan.evaluation.episode import Env, step_seconds
 from mstar_plan.evaluation.oracle import OracleController
 from mstar_plan.families.servable import FamilyConfig, Servable
+from mstar_plan.families.world import world_servable
 from mstar_plan.models.registry import load_model, load_model_file
 from mstar_plan.models.world_model import ModelSpec, WorldModel
 from mstar_plan.rollout.limits import MIB, PlanLimits
@@ -93,12 +94,14 @@ class Planning:
         models: {name: world model}.
         solvers: {name: solver}.
         families: {name: family}.
+        servables: {name: what any wire may run walks of}: the families, and the world models' planning walks.
     """
 
     runtime: Runtime
     models: Mapping[str, WorldModel]
     solvers: Mapping[str, PlanSolver]
     families: Mapping[str, Servable] = field(default_factory=dict)
+    servables: Mapping[str, Servable] = field(default_factory=dict)
 
     def close(self, *, drain: bool = True) -> None:
         """Lets the requests that are in finish, or cancels them, and ends the runtime. Twice does nothing."""
@@ -159,18 +162,25 @@ def build_planning(
         name: plan_graph(models[name], config.planner, config.objective, name) for name, (_, config) in configs.items()
     }
     runtime = _runtime(graphs, models, [config for _, config in configs.values()], loaded)
+    limits = {name: with_memory(config.limits, config.device) for name, (_, config) in configs.items()}
+    footprints = {name: getattr(model, "rollout_bytes", None) for name, model in models.items()}
     solvers = {
         name: PlanSolver(
             models[name].spec,
             runtime,
             config.planner,
-            limits=with_memory(config.limits, config.device),
+            limits=limits[name],
             graph=name,
-            footprint=getattr(models[name], "rollout_bytes", None),
+            footprint=footprints[name],
         )
         for name, (_, config) in configs.items()
     }
-    return Planning(runtime, models, solvers, {name: family.servable for name, family in loaded.items()})
+    worlds = {
+        name: world_servable(name, graphs[name], models[name].spec, limits=limits[name], footprint=footprints[name])
+        for name in configs
+    }
+    servables = {name: family.servable for name, family in loaded.items()}
+    return Planning(runtime, models, solvers, servables, {**servables, **worlds})
 
 
 def _runtime(

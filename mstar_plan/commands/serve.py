@@ -104,7 +104,7 @@ def serve(words: Sequence[str]) -> None:
     with (
         build_planning(plans, {name: config.family(name) for name in families}) as planning,
         PlanningServer(
-            planning.solvers, config.server, servables=planning.families, runtime=planning.runtime
+            planning.solvers, config.server, servables=planning.servables, runtime=planning.runtime
         ) as server,
         _http(config, planning) as http,
     ):
@@ -124,7 +124,7 @@ def _http(config: ServeConfig, planning: Planning) -> Iterator[str]:
         return
     from mstar_plan.serving.http.server import HttpServer  # noqa: PLC0415 - its libraries are an extra
 
-    with HttpServer(planning.families, planning.runtime, config.http_server) as server:
+    with HttpServer(planning.servables, planning.runtime, config.http_server) as server:
         yield server.address
 
 

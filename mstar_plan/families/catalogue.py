@@ -32,13 +32,19 @@ class Entry:
     needs: str = ""
 
 
+_F = "mstar_plan.families"
 FAMILIES: Mapping[str, Entry] = {
-    "smollm2": Entry(
-        "mstar_plan.families.llama:load_smollm2", "SmolLM2-135M-Instruct: chats and completes.", "assistant"
-    ),
-    "llama": Entry(
-        "mstar_plan.families.llama:load_llama", "Any Llama; bring weights=FOLDER or FILE.gguf.", "assistant"
-    ),
+    "smollm2": Entry(f"{_F}.llama:load_smollm2", "SmolLM2-135M-Instruct: chats and completes.", "language"),
+    "llama": Entry(f"{_F}.llama:load_llama", "Any Llama; bring weights=FOLDER or FILE.gguf.", "language"),
+    "assistant": Entry(f"{_F}.assistant:load_assistant", "Hears, writes and speaks: all the parts below.", "assistant"),
+    "silero": Entry(f"{_F}.speech:load_silero", "Finds speech in a recording.", "assistant"),
+    "whisper_tiny": Entry(f"{_F}.speech:load_whisper_tiny", "Writes down English speech.", "assistant"),
+    "hibari": Entry(f"{_F}.speech:load_hibari", "Speaks English.", "assistant"),
+    "orpheus": Entry(f"{_F}.orpheus:load_orpheus", "Speaks with feeling; bring weights=FOLDER.", "language"),
+    "minilm": Entry(f"{_F}.embedding:load_minilm", "Maps sentences to vectors.", "language"),
+    "pi0": Entry(f"{_F}.vla:load_vla", "A vision-language-action policy; bring weights=FOLDER.", "language"),
+    "pi05": Entry(f"{_F}.vla:load_vla", "Its successor; bring weights=FOLDER.", "language"),
+    "smolvla": Entry(f"{_F}.vla:load_vla", "A small one; bring weights=FOLDER.", "language"),
 }
 
 

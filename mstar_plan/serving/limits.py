@@ -24,6 +24,8 @@ class ServerLimits:
         session_ttl_s: Time to live, in seconds without a call, of a session whose client asks for none.
         max_concurrent_plans: Plans being made at one time; the next is told to come again.
         max_concurrent_calls: Calls of all kinds at one time. It must leave room beside the plans for health checks.
+        max_concurrent_walks: Walks of the inference protocol at one time, which come on top of these calls; and as many
+            of its streams may be open.
     """
 
     max_message_bytes: int = 16 * 2**20
@@ -36,6 +38,7 @@ class ServerLimits:
     session_ttl_s: float = 300.0
     max_concurrent_plans: int = 32
     max_concurrent_calls: int = 40
+    max_concurrent_walks: int = 32
 
     def __post_init__(self) -> None:
         for item in fields(self):

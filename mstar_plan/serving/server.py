@@ -14,24 +14,19 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 import grpc
-import numpy as np
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2
 
-from mstar_plan.errors import ConfigError, MStarError, UnavailableError
-from mstar_plan.rollout.episode import Episode
+from mstar_plan.errors import ConfigError, UnavailableError
+from mstar_plan.families.servable import Servable
 from mstar_plan.rollout.solver import PlanSolver
+from mstar_plan.runtime.runtime import Runtime
+from mstar_plan.serving.described import pool_of
 from mstar_plan.serving.dispatch import handler_of
 from mstar_plan.serving.limits import ServerLimits
-from mstar_plan.serving.planning_service import PlanningService
-from mstar_plan.serving.proto.mstar.plan.v1 import planning_pb2 as pb
-from mstar_plan.serving.served_models import ServedModels
-from mstar_plan.types import Goal, Observation
+from mstar_plan.serving.parts import make_parts, warm_up
 
 log = logging.getLogger(__name__)
-
-SERVICE = pb.DESCRIPTOR.services_by_name["PlanningService"]
-GREY = 127  # of the picture that models are warmed up with
 
 
 @dataclass(frozen=True)
@@ -94,18 +89,29 @@ def is_local(host: str) -> bool:
 
 
 class PlanningServer:
-    """Serves plans over gRPC; a context manager that is ready inside.
+    """Serves plans over gRPC, and the walks of families beside them; a context manager that is ready inside.
 
     Args:
-        solvers: {name: solver} of the models that are served. Whoever made them closes them.
+        solvers: {name: solver} of the models that are planned with. Whoever made them closes them.
         config: Where and how.
+        servables: {name: family} whose walks the V2 inference protocol offers.
+        runtime: Has the families' graphs under the same names. Whoever made it closes it.
     """
 
-    def __init__(self, solvers: Mapping[str, PlanSolver], config: ServerConfig | None = None) -> None:
+    def __init__(
+        self,
+        solvers: Mapping[str, PlanSolver],
+        config: ServerConfig | None = None,
+        *,
+        servables: Mapping[str, Servable] | None = None,
+        runtime: Runtime | None = None,
+    ) -> None:
         self.config = config or ServerConfig()
-        self._models = ServedModels(solvers)
+        limits = self.config.limits
+        self._parts = make_parts(solvers, servables or {}, runtime, limits, reply_margin_s=self.config.reply_margin_s)
         self._health = health.HealthServicer()
-        self._pool = ThreadPoolExecutor(self.config.limits.max_concurrent_calls, thread_name_prefix="serve")
+        self._calls = max(limits.max_concurrent_calls, sum(part.calls for part in self._parts))
+        self._pool = ThreadPoolExecutor(self._calls, thread_name_prefix="serve")
         self._server = self._built()
         self._address = ""
         self._warm = threading.Thread(target=self._warm_up, name="warm-up", daemon=True)
@@ -143,8 +149,8 @@ class PlanningServer:
             UnavailableError: A model could not be warmed up; the others serve.
         """
         self._warm.join()
-        problems = {name: self._models.problem(name) for name in self._models.names()}
-        failed = [f"{name}: {problem}" for name, problem in problems.items() if problem is not None]
+        problems = [(name, part.served.problem(name)) for part in self._parts for name in part.served.names()]
+        failed = [f"{name}: {problem}" for name, problem in problems if problem is not None]
         if failed:
             raise UnavailableError(f"not ready: {'; '.join(failed)}", field="model")
 
@@ -156,6 +162,8 @@ class PlanningServer:
         """
         self._stopping.set()
         self._health.enter_graceful_shutdown()
+        for part in self._parts:
+            part.drain()
         self._server.stop(self.config.grace_s if grace_s is None else grace_s).wait()
         self._pool.shutdown(wait=True)
 
@@ -172,12 +180,11 @@ class PlanningServer:
         self.stop(None if kind is None else 0)
 
     def _built(self) -> Any:
-        config, limits = self.config, self.config.limits
-        service = PlanningService(self._models, limits, reply_margin_s=config.reply_margin_s)
+        limits = self.config.limits
         server = grpc.server(
             self._pool,
-            handlers=(handler_of(SERVICE, service, limits),),
-            maximum_concurrent_rpcs=limits.max_concurrent_calls,
+            handlers=tuple(handler_of(part.service, part.methods, limits) for part in self._parts),
+            maximum_concurrent_rpcs=self._calls,
             options=(
                 ("grpc.max_receive_message_length", limits.max_message_bytes),
                 ("grpc.max_send_message_length", limits.max_message_bytes),
@@ -187,39 +194,28 @@ class PlanningServer:
             ),
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        if config.reflection:
-            names = (SERVICE.full_name, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
-            reflection.enable_server_reflection((*names, reflection.SERVICE_NAME), server)
+        if self.config.reflection:
+            described = [part.service for part in self._parts]
+            described.append(health_pb2.DESCRIPTOR.services_by_name["Health"])
+            names = (*(service.full_name for service in described), reflection.SERVICE_NAME)
+            pool = pool_of([*(service.file for service in described), reflection_pb2.DESCRIPTOR])
+            reflection.enable_server_reflection(names, server, pool)
         return server
 
     def _health_names(self) -> Iterable[str]:
-        return ("", SERVICE.full_name, *(f"model/{name}" for name in self._models.names()))
+        services = (part.service.full_name for part in self._parts)
+        return ("", *services, *(f"model/{name}" for part in self._parts for name in part.served.names()))
 
     def _warm_up(self) -> None:
-        """Makes one plan with each model: the first one is slow, and no robot should wait for it."""
+        """Tries every model out; one that works in all parts that have it is serving."""
         serving = health_pb2.HealthCheckResponse.SERVING
-        for name, solver in self._models.items():
-            try:
-                self._plan_once(solver)
-            except Exception as error:  # any failure of a model must leave the others serving
-                log.exception("model %s could not be warmed up", name)
-                reason = str(error) if isinstance(error, MStarError) else "the server's log has more"
-                self._models.mark(name, f"its warm-up failed: {reason}")
-            else:
-                self._models.mark(name, None)
+        for _, name in warm_up(self._parts, self.config.warm_up_timeout_s):
+            if all(part.ready(name) for part in self._parts):
                 self._health.set(f"model/{name}", serving)
-        if any(self._models.problem(name) is None for name in self._models.names()):
-            self._health.set(SERVICE.full_name, serving)
-            self._health.set("", serving)
-
-    def _plan_once(self, solver: PlanSolver) -> None:
-        spec = solver.spec
-        picture = np.full((*spec.image_size, 3), GREY, np.uint8)
-        state = np.zeros(spec.state_size, np.float32) if spec.state_size else None
-        episode = Episode(spec, Goal(latent=solver.encode(picture)))
-        request = episode.request(Observation(picture[None], state))
-        future = solver.submit(request, deadline_s=self.config.warm_up_timeout_s)
-        future.result(self.config.warm_up_timeout_s)
+        for part in self._parts:
+            if any(part.served.problem(name) is None for name in part.served.names()):
+                self._health.set(part.service.full_name, serving)
+                self._health.set("", serving)
 
 
 def serve_until_signal(server: PlanningServer) -> None:
