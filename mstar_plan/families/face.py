@@ -134,7 +134,8 @@ def _checked(walk: str, name: str, port: Port, values: Mapping[str, Any]) -> Any
     if wrong or not isinstance(value, kinds[port.kind]):
         what = f"input {name!r} is a {type(value).__name__}"
         raise InvalidInputError(f"{what}; send {port.kind}: {port.description}", field=name)
-    if port.kind in ("integer", "number") and not (-(2**63) <= value < 2**63):  # NaN is in no range
+    numeric = port.kind in ("integer", "number")
+    if numeric and isinstance(value, int | float) and not -(2**63) <= value < 2**63:  # NaN is in no range
         raise InvalidInputError(f"input {name!r} is {value}; send a finite number of 64 bits", field=name)
     if isinstance(value, str) and len(value) > port.most:
         what = f"input {name!r} has {len(value)} characters"
