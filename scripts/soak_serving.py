@@ -202,7 +202,7 @@ def main() -> None:
     options = parser.parse_args()
     task = load("serve", ["models=[toy]", "task=toy"], ServeConfig)
     assert task.task is not None
-    families = ("smollm2", "hibari", "whisper_tiny", "minilm")
+    families = {name: FamilyConfig(kv_tokens=4096) for name in ("smollm2", "hibari", "whisper_tiny", "minilm")}
     with (
         build_planning(
             {"toy": (task.task, task)}, {name: FamilyConfig(kv_tokens=4096) for name in families}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,13 +15,23 @@ class EventSink:
 
     def __init__(self) -> None:
         self.events: queue.SimpleQueue[Value | None] = queue.SimpleQueue()
+        self.notify: Callable[[], None] | None = None
         self._counts: dict[str, int] = {}
 
     def write(self, name: str, value: Any) -> None:
         """A wire got a value."""
         index = self._counts.get(name, 0)
         self._counts[name] = index + 1
-        self.events.put(Value(name, value, index))
+        self._put(Value(name, value, index))
+
+    def end(self) -> None:
+        """No more values will come."""
+        self._put(None)
+
+    def _put(self, event: Value | None) -> None:
+        self.events.put(event)
+        if self.notify is not None:
+            self.notify()
 
 
 class EventStream:
@@ -35,9 +46,24 @@ class EventStream:
 
     def __init__(self, request: Request, sink: EventSink) -> None:
         self.request = request
-        self._events = events = sink.events
+        self._sink, self._events = sink, sink.events
         self._over = False
-        request.add_done_callback(lambda _: events.put(None))
+        request.add_done_callback(lambda _: sink.end())
+
+    def on_event(self, notify: Callable[[], None]) -> None:
+        """Calls `notify` whenever `poll` may have something new: from now on in a worker's thread, so keep it short, and
+        once at once. For readers that must not block, such as an event loop."""
+        self._sink.notify = notify
+        notify()
+
+    def poll(self) -> Event | None:
+        """The next event if it has come already, else None; raises the request's error in its place."""
+        if self._over:
+            return None
+        try:
+            return self._given(self._events.get_nowait())
+        except queue.Empty:
+            return None
 
     def close(self) -> None:
         """Ends the iteration, and takes the request back if it still runs."""
@@ -50,7 +76,9 @@ class EventStream:
     def __next__(self) -> Event:
         if self._over:
             raise StopIteration
-        event = self._events.get()
+        return self._given(self._events.get())
+
+    def _given(self, event: Value | None) -> Event:
         if event is not None:
             return event
         self._over = True

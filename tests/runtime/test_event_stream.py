@@ -67,3 +67,29 @@ def test_closing_after_the_end_changes_nothing() -> None:
     events.close()
     assert request.result(0) is RESULT
     assert not request.cancelled()
+
+
+def test_a_reader_that_must_not_block_is_called_and_polls() -> None:
+    request, sink = Request(), EventSink()
+    events = EventStream(request, sink)
+    sink.write("a", 1)
+    calls: list[str] = []
+    events.on_event(lambda: calls.append("rung"))
+    assert calls == ["rung"]  # for what had come before
+    assert events.poll().value == 1  # type: ignore[union-attr]
+    assert events.poll() is None
+    sink.write("a", 2)
+    request.resolve(RESULT)
+    assert calls == ["rung"] * 3
+    assert events.poll().value == 2  # type: ignore[union-attr]
+    assert isinstance(events.poll(), Done)
+    assert events.poll() is None
+
+
+def test_polling_raises_the_error_of_the_request() -> None:
+    request = Request()
+    events = EventStream(request, EventSink())
+    assert events.poll() is None
+    request.fail(ComponentError("broken"))
+    with pytest.raises(ComponentError, match="broken"):
+        events.poll()

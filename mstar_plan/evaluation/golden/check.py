@@ -13,9 +13,15 @@ from mstar_plan.evaluation.golden.ac_checkpoint import check_ac_checkpoint
 from mstar_plan.evaluation.golden.ac_predictor import check_ac_predictor
 from mstar_plan.evaluation.golden.case import CaseResult, Comparison, GoldenCase, load_case
 from mstar_plan.evaluation.golden.encoder import check_encoder
+from mstar_plan.evaluation.golden.flow_match_euler import check_flow_match_euler
 from mstar_plan.evaluation.golden.hf import check_hf
 from mstar_plan.evaluation.golden.llama import check_llama
 from mstar_plan.evaluation.golden.masked_predictor import check_masked_predictor
+from mstar_plan.evaluation.golden.orpheus_snac import check_orpheus_snac
+from mstar_plan.evaluation.golden.pi0 import check_pi0
+from mstar_plan.evaluation.golden.pi05 import check_pi05
+from mstar_plan.evaluation.golden.smolvla import check_smolvla
+from mstar_plan.evaluation.golden.vla_preprocess import check_vla_preprocess
 
 Check = Callable[[GoldenCase], Iterator[Comparison]]
 
@@ -28,6 +34,12 @@ KINDS: Mapping[str, Check] = {
     "vjepa2_ac_checkpoint": check_ac_checkpoint,
     "vjepa2_ac_cem": check_ac_cem,
     "orpheus_lm": check_llama,
+    "orpheus_snac": check_orpheus_snac,
+    "pi05": check_pi05,
+    "pi0": check_pi0,
+    "scheduler_flow_match_euler": check_flow_match_euler,
+    "smolvla": check_smolvla,
+    "vla_preprocess": check_vla_preprocess,
 }
 # A case of another name is known by what it holds: kind -> tensors of which all are there. First match wins.
 SIGNS: Mapping[str, tuple[str, ...]] = {
@@ -37,6 +49,12 @@ SIGNS: Mapping[str, tuple[str, ...]] = {
     "vjepa2_ac_checkpoint": ("in.frames", "out.encoded"),
     "vjepa2_ac_cem": ("in.frames", "out.context_rep"),
     "orpheus_lm": ("in.input_ids", "in.attention_mask", "out.greedy"),
+    "orpheus_snac": ("in.codes0", "out.audio_zero_noise"),
+    "pi0": ("in.input_ids", "in.pixel_attention_mask", "in.state", "in.noise"),
+    "scheduler_flow_match_euler": ("in.x0", "in.v"),
+    "vla_preprocess": ("in.state_normalised", "out.state_bins"),
+    "smolvla": ("in.image0", "in.tokens", "in.state", "in.noise"),
+    "pi05": ("in.image0", "in.tokens", "in.token_mask", "in.noise"),  # last: SmolVLA has a state beside these
 }
 
 

@@ -1,0 +1,1 @@
+"""Parts that hear and speak: voice activity, transcription, speech, and the walks over them."""
