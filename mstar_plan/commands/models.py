@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from mstar_plan.families.catalogue import families
 from mstar_plan.models.registry import ModelCard, list_models
 
 # Terms of a contract that are worth a line; `GetServerInfo` and `ListModels` serve all of them.
@@ -26,7 +27,7 @@ SHOWN = (
 
 
 def models() -> None:
-    """Prints a table of model cards."""
+    """Prints a table of world models, what they need of a robot, and a table of families."""
     table = Table(show_edge=False, pad_edge=False)
     for column in ("model", "image", "latent", "action", "size", "measured", "description"):
         table.add_column(column, overflow="fold")
@@ -40,6 +41,18 @@ def models() -> None:
             console.print(
                 f"\n{card.name} needs: {_contract(card.inputs.contract)}", markup=False, highlight=False, soft_wrap=True
             )
+    console.print()
+    console.print(_families())
+
+
+def _families() -> Table:
+    """Families by name; a family is not loaded for it."""
+    table = Table(show_edge=False, pad_edge=False)
+    for column in ("family", "needs", "description"):
+        table.add_column(column, overflow="fold")
+    for name, entry in families().items():
+        table.add_row(name, f"mstar-plan[{entry.needs}]".replace("[", "\\[") if entry.needs else "-", entry.description)
+    return table
 
 
 def _inputs(card: ModelCard) -> tuple[str, str, str]:

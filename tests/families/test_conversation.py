@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import threading
 import time
@@ -19,6 +20,7 @@ from mstar_plan.families.abilities import ChatMessage, TextOptions
 from mstar_plan.families.conversation import MANNERS, AskChat, Dialogue, assistant_graph
 from mstar_plan.models.speech.hearing import hearing_graph
 from mstar_plan.models.speech.speaking import speaking_graph
+from mstar_plan.models.speech.transcriber import Passage
 from mstar_plan.runtime.placement import Placement
 from mstar_plan.runtime.request import Done, Value
 from mstar_plan.runtime.runtime import Runtime
@@ -69,17 +71,14 @@ def values(audio: FloatArray, messages: Sequence[ChatMessage] = ()) -> dict[str,
 @pytest.fixture
 def question(monkeypatch: pytest.MonkeyPatch) -> FloatArray:
     """Speech; what it says is known, so that it is not heard again in every test."""
-    audio = spoken(QUESTION)
-    found = _heard(audio)
+    found = passages()
     monkeypatch.setattr(transcriber(), "hear", lambda *_: found)
-    return audio
+    return spoken(QUESTION)
 
 
-_known: dict[int, Any] = {}
-
-
-def _heard(audio: FloatArray) -> Any:
-    return _known.setdefault(len(audio), transcriber().hear(audio))
+@functools.cache
+def passages() -> tuple[Passage, ...]:
+    return transcriber().hear(spoken(QUESTION))
 
 
 def plain_speech(text: str) -> torch.Tensor:

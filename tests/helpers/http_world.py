@@ -49,6 +49,7 @@ class Log:
     """What the models have been asked, and how often their components have run."""
 
     calls: int = 0
+    order: list[str] = field(default_factory=list)  # who has run, step by step
     asked: list[Any] = field(default_factory=list)
     released: int = 0
     taken: int = 0
@@ -163,6 +164,7 @@ def scribe(log: Log) -> Servable:
     def write(script: Script, place: Place, i: Tensor) -> tuple[tuple[TextDelta, ...], bool]:
         at = int(i[0])
         log.calls += 1
+        log.order.append("write")
         time.sleep(script.pace_s)
         if at == script.fails:
             raise ValueError("a bug of the model")
@@ -351,6 +353,7 @@ def driver(log: Log) -> Servable:
 
     def drive(state: Tensor, seen: Tensor) -> Tensor:
         log.calls += 1
+        log.order.append("drive")
         time.sleep(0.005)
         return (state + seen[:, None])[:, None] + torch.arange(4.0)[None, :, None]
 

@@ -75,12 +75,12 @@ def observed(policy: PiPolicy, rows: int = 1, *, seed: int = 0, tokens: int = 7,
 def published(policy: PiPolicy, *, transformers: bool = False) -> dict[str, torch.Tensor]:
     """A policy's weights under their published names: what loading it takes."""
     config, state, made = policy.config, policy.state_dict(), {}
-    for ours, theirs in pi_names(config, transformers=transformers).items():
+    names = pi_names(config, transformers=transformers)
+    names["embed.weight"] = names["embed.weight"][:1] if transformers else names["embed.weight"][1:]
+    for ours, theirs in names.items():
         tensor = state[ours]
         if ours.rpartition(".")[2] in ("scale", "scale1", "scale2"):
             tensor = tensor - 1
-        if ours == "embed.weight":
-            theirs = theirs[:1] if transformers else theirs[1:]
         if "qkv" in ours and not ours.startswith("vision"):
             tower = config.language if ours.startswith("language") else config.expert
             inner = tower.kv_heads * tower.head_width

@@ -24,7 +24,10 @@ def check_pi0(case: GoldenCase) -> Iterator[Comparison]:
     assert isinstance(policy, Pi0Policy), "a configuration of kind pi0 gives another policy"
     pixels, cameras = case.input("pixel_values"), case.input("pixel_attention_mask")
     ids, present = case.input("input_ids"), case.input("attention_mask").bool()
-    tokens, mask = split_prompt(ids, present, int(case.config["vlm_config"]["image_token_index"]))
+    vlm = case.config["vlm_config"]
+    tokens, mask = split_prompt(
+        ids, present, int(vlm["image_token_index" if "image_token_index" in vlm else "image_token_id"])
+    )
     if case.has("mid.image_features"):
         yield case.compare("mid.image_features", policy.image_features(pixels.flatten(0, 1)))
     z_BPD, seen_BP = policy.embed_prefix(pixels, cameras.bool(), tokens, mask)

@@ -217,7 +217,7 @@ class WindowAttention(nn.Module, Streaming):
         # [3, B, windows, heads, steps of a window, width of a head]
         q, k, v = qkv.view(batch, -1, self.window, 3, self.heads, HEAD_WIDTH).permute(3, 0, 1, 4, 2, 5)
         angles = torch.arange(self.window, device=x_BCT.device).to(x_BCT.dtype)[:, None] * self.rel_pos.inv_freq
-        y = F.scaled_dot_product_attention(q, k, v)
+        y = F.scaled_dot_product_attention(_turn(q, angles), _turn(k, angles), v)
         y_BTC: Tensor = self.to_out(y.transpose(2, 3).reshape(batch, steps, channels))
         return x_BCT + y_BTC.transpose(1, 2)
 

@@ -109,6 +109,7 @@ class House:
         *,
         scope: Scope | None = None,
         deadline_s: float | None = None,
+        soft_time_s: float | None = None,
         session: str = "",
         robot: bool = False,
     ) -> tuple[C, Events]:
@@ -118,7 +119,9 @@ class House:
             servable: Whose call it is.
             prepare: Makes the call; it may wait for room.
             scope: Of the request that it is for.
-            deadline_s: Seconds from now that it may take; the server's limit if None.
+            deadline_s: Seconds from now that it may take; the server's limit if None. Calls go by the earliest
+                deadline, so the limit itself is not told to the runtime: old requests would go before all others.
+            soft_time_s: See `Runtime.submit`; who has one goes before those who have none.
             session: Name that fairness is kept by; the client's if empty.
             robot: A robot waits for it, which must not wait behind other preparations.
 
@@ -131,18 +134,19 @@ class House:
             raise kind(f"deadline_s is {deadline_s}; it needs more than 0 and at most {most:g}", field="deadline_s")
         began = time.monotonic()
         call = await self.off(prepare, robot=robot)
-        left_s = (most if deadline_s is None else deadline_s) - (time.monotonic() - began)
+        left_s = (deadline_s or most) - (time.monotonic() - began)
         try:
             if self.closing:
                 raise UnavailableError("the server is shutting down; ask another one")
             if left_s <= 0:
-                raise DeadlineError(f"its {deadline_s} s passed while it waited for room; give it more time")
+                raise DeadlineError(f"its {deadline_s or most} s passed while it waited for room; give it more time")
             stream = self.runtime.stream(
                 call.walk,
                 call.values,
                 emit=call.emit,
                 graph=servable.name,
-                deadline_s=left_s,
+                deadline_s=None if deadline_s is None else left_s,
+                soft_time_s=soft_time_s,
                 session=session or (scope or {}).get(CLIENT, ""),
             )
         except BaseException:
@@ -151,10 +155,12 @@ class House:
         events = Events(stream)
         self._live.add(events)
         loop, model = asyncio.get_running_loop(), servable.name
+        late = DeadlineError(f"it took {most:g} s, which is the longest that a request may take")
+        timer = loop.call_later(left_s, events.close, late)
 
         def ended(_: Any) -> None:
             with contextlib.suppress(RuntimeError):  # the loop has been closed
-                loop.call_soon_threadsafe(self._ended, events, model)
+                loop.call_soon_threadsafe(self._ended, events, model, timer)
 
         stream.request.add_done_callback(ended)
         return call, events
@@ -174,7 +180,8 @@ class House:
         for pool in (self._threads, self._robot_threads):
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _ended(self, events: Events, model: str) -> None:
+    def _ended(self, events: Events, model: str, timer: asyncio.TimerHandle) -> None:
+        timer.cancel()
         self._live.discard(events)
         batch = events.largest_batch()
         if batch:

@@ -75,6 +75,24 @@ def test_what_does_not_fit_is_named(change, said: str) -> None:
         build_snac(codec.config, state)
 
 
+class Code:
+    """Unpickling it would write a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.write_text, (self.path, "run")
+
+
+def test_code_is_refused_and_not_run(tmp_path: Path) -> None:
+    write_snac(tmp_path, toy_codec().float())
+    torch.save({"a": Code(tmp_path / "proof")}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(WeightsError, match="refused and not run"):
+        load_snac(tmp_path)
+    assert not (tmp_path / "proof").exists()
+
+
 def test_damaged_folders(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match=r"config\.json"):
         load_snac(tmp_path)
