@@ -16,7 +16,7 @@ from torch import Tensor
 from mstar_plan.errors import InvalidInputError, LimitExceededError, UnavailableError, WeightsError
 from mstar_plan.families.abilities import WalkCall
 from mstar_plan.families.face import Port, WalkFace
-from mstar_plan.families.llama import read_json
+from mstar_plan.families.files import read_json
 from mstar_plan.families.servable import FamilyConfig, Servable
 from mstar_plan.models.minilm import BertConfig, BertEncoder, EmbedStep
 from mstar_plan.walks.graph import Graph

@@ -155,7 +155,7 @@ def language_servable(
     sizes = decoder.config
     shape = KVShape(sizes.num_hidden_layers, sizes.num_key_value_heads, sizes.head_dim)
     pool = KVPool(shape, config.kv_tokens, dtype=decoder.dtype, device=decoder.device)
-    bounds = WriterConfig(context=sizes.max_position_embeddings, wait_s=config.wait_s)
+    bounds = WriterConfig(context=sizes.max_position_embeddings, wait_s=config.wait_s, attention=config.attention)
     writer = Writer(decoder, pool, vocabulary, bounds)
     ability = LanguageAbility(writer, vocabulary, template)
     return Servable(

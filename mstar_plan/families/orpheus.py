@@ -11,8 +11,8 @@ import torch
 from mstar_plan.errors import InvalidInputError, WeightsError, did_you_mean
 from mstar_plan.families.abilities import TextOptions, TextUsage, WalkCall
 from mstar_plan.families.face import Port, WalkFace
+from mstar_plan.families.files import read_json, read_tensors
 from mstar_plan.families.language import GENERATE, language_graph
-from mstar_plan.families.llama import read_json, read_tensors
 from mstar_plan.families.servable import FamilyConfig, Servable
 from mstar_plan.models.llama.config import LlamaConfig
 from mstar_plan.models.llama.decoder import LlamaDecoder

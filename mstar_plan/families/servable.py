@@ -30,6 +30,7 @@ class FamilyConfig:
         weights: Weight file or folder to use in the place of the packaged one.
         kv_tokens: Tokens that the pool of attention keys and values holds, over all requests of a language model.
         wait_s: Seconds that a request may wait for room in a pool.
+        attention: How a language model attends to its pool: sliced, gathered, flex, or auto, which goes by the device.
     """
 
     device: str = "cpu"
@@ -38,6 +39,7 @@ class FamilyConfig:
     weights: Path | None = None
     kv_tokens: int = 16384
     wait_s: float = 30.0
+    attention: str = "auto"
 
     def __post_init__(self) -> None:
         if self.dtype not in ("float32", "bfloat16"):

@@ -49,6 +49,7 @@ def load_vla(name: str, config: FamilyConfig) -> Servable:
     files = read_policy(Path(config.weights))
     if name in ("pi0", "pi05", "smolvla") and files.kind != name:
         raise WeightsError(f"{config.weights} holds a {files.kind} policy; load it as {files.kind!r}", field="weights")
+    _need_measured(files)
     device, dtype = torch.device(config.device), getattr(torch, config.dtype)
     policy: PiPolicy | SmolVLAPolicy
     if files.kind == "smolvla":
@@ -66,6 +67,20 @@ def load_vla(name: str, config: FamilyConfig) -> Servable:
     spec = action_spec(files.normalisers[ACTION], files.features[ACTION].shape[0], _names(files))
     actions = FlowActions(policy, eyes, spec, files.normalisers[ACTION], chunking_of(files.config), device)
     return vla_servable(name, actions, source=str(config.weights))
+
+
+def _need_measured(files: PolicyFiles) -> None:
+    """Refuses a base model: without statistics its actions would leave in no robot's units.
+
+    Raises:
+        WeightsError: Statistics are missing.
+    """
+    if files.unmeasured:
+        raise WeightsError(
+            f"the policy's folder has no statistics of {', '.join(files.unmeasured)}, so its actions would leave "
+            "normalised; fine-tune it on your robot's data, or add the statistics of its normaliser",
+            field="weights",
+        )
 
 
 def vla_servable(name: str, actions: FlowActions, *, source: str = "", description: str = "") -> Servable:

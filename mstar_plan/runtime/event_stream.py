@@ -51,8 +51,10 @@ class EventStream:
         request.add_done_callback(lambda _: sink.end())
 
     def on_event(self, notify: Callable[[], None]) -> None:
-        """Calls `notify` whenever `poll` may have something new: from now on in a worker's thread, so keep it short, and
-        once at once. For readers that must not block, such as an event loop."""
+        """Calls `notify` whenever `poll` may have something new, and once at once; for readers that must not block.
+
+        It is called in a worker's thread, so keep it short.
+        """
         self._sink.notify = notify
         notify()
 

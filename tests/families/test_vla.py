@@ -128,6 +128,16 @@ def test_a_folders_own_ends_are_limits(tmp_path: Path) -> None:
     assert ((actions >= stats["min"]) & (actions <= stats["max"])).all()
 
 
+def test_ends_are_limits_under_any_rule(tmp_path: Path) -> None:
+    family = load_vla("smolvla", FamilyConfig(weights=write_policy(tmp_path / "p")))  # mean_std
+    np.testing.assert_allclose(family.action.action.high, tiny_stats()["action"]["max"])
+
+
+def test_a_base_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match=r"no statistics of .*action"):
+        load_vla("smolvla", FamilyConfig(weights=write_policy(tmp_path / "p", stats={})))
+
+
 def test_limits_are_the_datas_ends_where_they_are_told() -> None:
     spec = action_spec(Normaliser("min_max", {"min": torch.tensor([0.0, 1.0]), "max": torch.tensor([2.0, 1.0])}), 2)
     assert spec.low.tolist()[0] == 0

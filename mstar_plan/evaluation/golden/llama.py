@@ -12,7 +12,7 @@ from mstar_plan.evaluation.golden.case import Comparison, GoldenCase
 from mstar_plan.models.llama.config import LlamaConfig
 from mstar_plan.models.llama.decoder import LlamaDecoder
 from mstar_plan.runtime.generation.kv_pool import KVPool, KVShape
-from mstar_plan.runtime.generation.paged_step import step_over
+from mstar_plan.runtime.generation.paged_step import SlicedStep
 from mstar_plan.runtime.generation.sampling import candidates, draw, penalise
 from mstar_plan.runtime.generation.sequence import Sequence as Past
 from mstar_plan.runtime.generation.text import TextOptions
@@ -51,7 +51,7 @@ class _Model:
         """[L, V] after every token."""
         past = self._past(len(tokens))
         past.reserve(len(tokens))
-        cache = step_over(past.pool, [(past, len(tokens))])
+        cache = SlicedStep(past.pool, [(past, len(tokens))])
         return self._decoder.forward(torch.tensor(tokens), cache, torch.arange(len(tokens)))
 
     def answer(
@@ -66,7 +66,7 @@ class _Model:
         while len(written) < most and self.end not in written:
             past.reserve(len(new))
             last = torch.tensor([len(new) - 1])
-            logits_V = self._decoder.forward(torch.tensor(new), step_over(past.pool, [(past, len(new))]), last)[0]
+            logits_V = self._decoder.forward(torch.tensor(new), SlicedStep(past.pool, [(past, len(new))]), last)[0]
             past.extend(new)
             logits.append(logits_V)
             counts = {token: written.count(token) for token in written}

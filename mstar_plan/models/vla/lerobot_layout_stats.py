@@ -170,6 +170,9 @@ def normalisers_of(
     return made, lacking
 
 
+BOUNDS = ("min", "max")
+
+
 def _statistics(what: str, feature: Feature, rule: str, stats: Mapping[str, Tensor]) -> dict[str, Tensor]:
     kept: dict[str, Tensor] = {}
     for statistic in STATISTICS[rule]:
@@ -177,6 +180,9 @@ def _statistics(what: str, feature: Feature, rule: str, stats: Mapping[str, Tens
             raise WeightsError(f"{what} needs {statistic!r} for {rule}{did_you_mean(statistic, stats)}", field="stats")
         need_finite(what, statistic, stats[statistic])
         kept[statistic] = _fitted(f"{what}.{statistic}", feature, stats[statistic].to(torch.float32))
+    for statistic in BOUNDS:  # what actions are limited by, whatever the rule
+        if statistic not in kept and statistic in stats and bool(stats[statistic].isfinite().all()):
+            kept[statistic] = _fitted(f"{what}.{statistic}", feature, stats[statistic].to(torch.float32))
     return kept
 
 

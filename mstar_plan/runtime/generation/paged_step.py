@@ -1,8 +1,8 @@
 """One forward pass over paged sequences: where new keys and values go, and who attends to what.
 
 On a CPU each sequence attends by itself, with the fused kernel, over a slice of the pool where its pages lie side by
-side. Elsewhere all sequences attend in one call over keys gathered to equal lengths; a kernel that reads pages in place
-(FlexAttention or FlashInfer) would stand behind the same `attend`.
+side. Elsewhere all sequences attend in one call over keys gathered to equal lengths; `flex_step.py` reads pages where
+they lie. Another kernel would stand behind the same `attend`.
 """
 
 from __future__ import annotations
@@ -132,8 +132,3 @@ class GatheredStep(PagedStep):
 def _causal(total: int, count: int, device: torch.device) -> Tensor:
     """[count, total]: which of the tokens each of the last `count` may see."""
     return torch.ones(count, total, dtype=torch.bool, device=device).tril(total - count)
-
-
-def step_over(pool: KVPool, rows: Rows[tuple[Sequence, int]]) -> PagedStep:
-    """The way that suits the pool's device."""
-    return (SlicedStep if pool.store.device.type == "cpu" else GatheredStep)(pool, rows)

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from mstar_plan.errors import CancelledError, InvalidInputError, LimitExceededError, MStarError
+from mstar_plan.runtime.generation.attention import way_to_attend
 from mstar_plan.runtime.generation.grammar import Grammar, Grammars
 from mstar_plan.runtime.generation.kv_pool import PAGE, KVPool
-from mstar_plan.runtime.generation.paged_step import step_over
 from mstar_plan.runtime.generation.sampling import draw, log_probabilities, penalise
 from mstar_plan.runtime.generation.sequence import Sequence, pages_for
 from mstar_plan.runtime.generation.text import TextDelta, TextOptions, TokenLogprob
@@ -53,6 +53,7 @@ class WriterConfig:
         chunk: Tokens of prompts that one step reads while nobody writes.
         shared_chunk: Likewise while somebody writes, and waits meanwhile.
         wait_s: Seconds that a request may wait for room in the pool.
+        attention: How sequences attend: sliced, gathered, flex, or auto.
     """
 
     context: int
@@ -60,6 +61,7 @@ class WriterConfig:
     chunk: int = 512
     shared_chunk: int = 128
     wait_s: float = 30.0
+    attention: str = "auto"
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +98,7 @@ class Writer:
 
     def __init__(self, model: TokenModel, pool: KVPool, vocabulary: Vocabulary, config: WriterConfig) -> None:
         self.model, self.pool, self.vocabulary, self.config = model, pool, vocabulary, config
+        self._step = way_to_attend(config.attention, pool)
         self._grammars: Grammars | None = None
 
     def open(self, prompt: Rows[int], options: TextOptions) -> Writing:
@@ -177,7 +180,7 @@ class Writer:
     def _forward(self, work: Rows[_Work]) -> Tensor:
         for item in work:
             item.answer.sequence.reserve(len(item.tokens))
-        cache = step_over(self.pool, [(item.answer.sequence, len(item.tokens)) for item in work])
+        cache = self._step(self.pool, [(item.answer.sequence, len(item.tokens)) for item in work])
         tokens = [token for item in work for token in item.tokens]
         last, rows = -1, []
         for item in work:

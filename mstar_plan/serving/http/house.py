@@ -109,7 +109,6 @@ class House:
         *,
         scope: Scope | None = None,
         deadline_s: float | None = None,
-        soft_time_s: float | None = None,
         session: str = "",
         robot: bool = False,
     ) -> tuple[C, Events]:
@@ -119,9 +118,8 @@ class House:
             servable: Whose call it is.
             prepare: Makes the call; it may wait for room.
             scope: Of the request that it is for.
-            deadline_s: Seconds from now that it may take; the server's limit if None. Calls go by the earliest
-                deadline, so the limit itself is not told to the runtime: old requests would go before all others.
-            soft_time_s: See `Runtime.submit`; who has one goes before those who have none.
+            deadline_s: Seconds from now that it may take; the server's limit if None. The runtime serves
+                the earliest deadline first, so it is not told of the limit: old requests would go before all others.
             session: Name that fairness is kept by; the client's if empty.
             robot: A robot waits for it, which must not wait behind other preparations.
 
@@ -146,7 +144,6 @@ class House:
                 emit=call.emit,
                 graph=servable.name,
                 deadline_s=None if deadline_s is None else left_s,
-                soft_time_s=soft_time_s,
                 session=session or (scope or {}).get(CLIENT, ""),
             )
         except BaseException:

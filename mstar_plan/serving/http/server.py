@@ -134,10 +134,18 @@ class HttpServer:
 
     def _bound(self) -> socket.socket:
         host, port = self.config.host, self.config.port
+        listening = None
         try:
-            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-            return socket.create_server((host, port), family=family, backlog=256)
+            family, kind, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            # The protocol is named, for else asyncio leaves Nagle's algorithm on: 40 ms for each small answer.
+            listening = socket.socket(family, kind, socket.IPPROTO_TCP)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(where)
+            listening.listen(256)
+            return listening
         except OSError as error:
+            if listening is not None:
+                listening.close()
             raise UnavailableError(
                 f"cannot listen at {host}:{port}: {error}; is the port taken?", field="port"
             ) from error

@@ -131,9 +131,7 @@ def test_a_recording_that_is_too_long() -> None:
 
 def test_subtitles_keep_their_form() -> None:
     segments = [Segment(0.0, 1.2345, " a\n\nb "), Segment(3661.5, 3662.0, "c --> <d>")]
-    assert srt(segments) == (
-        "1\n00:00:00,000 --> 00:00:01,234\na b\n\n2\n01:01:01,500 --> 01:01:02,000\nc --> <d>\n"
-    )
+    assert srt(segments) == ("1\n00:00:00,000 --> 00:00:01,234\na b\n\n2\n01:01:01,500 --> 01:01:02,000\nc --> <d>\n")
     assert vtt(segments) == (
         "WEBVTT\n\n00:00:00.000 --> 00:00:01.234\na b\n\n01:01:01.500 --> 01:01:02.000\nc --&gt; &lt;d&gt;\n"
     )

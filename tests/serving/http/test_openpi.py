@@ -129,10 +129,16 @@ def test_reset(policy: WebsocketClientPolicy) -> None:
         b"\xc1",
         b"\x81" * 3000,
         msgpack.packb([1, 2]),
-        msgpack.packb({"observation/state": {b"__ndarray__": True, b"dtype": "|O", b"shape": [1], b"data": b"12345678"}}),
-        msgpack.packb({"observation/state": {b"__ndarray__": True, b"dtype": "|V8", b"shape": [1], b"data": b"1234567"}}),
+        msgpack.packb(
+            {"observation/state": {b"__ndarray__": True, b"dtype": "|O", b"shape": [1], b"data": b"12345678"}}
+        ),
+        msgpack.packb(
+            {"observation/state": {b"__ndarray__": True, b"dtype": "|V8", b"shape": [1], b"data": b"1234567"}}
+        ),
         msgpack.packb({"observation/state": {b"__ndarray__": True, b"dtype": "<f8", b"shape": [2**60], b"data": b""}}),
-        msgpack.packb({"observation/state": {b"__ndarray__": True, b"dtype": "<f8", b"shape": [-1], b"data": b"x" * 8}}),
+        msgpack.packb(
+            {"observation/state": {b"__ndarray__": True, b"dtype": "<f8", b"shape": [-1], b"data": b"x" * 8}}
+        ),
         msgpack.packb({"observation/state": {b"__ndarray__": True}}),
         msgpack.packb({"observation/state": {b"__npgeneric__": True, b"dtype": "<i4", b"data": 2**40}}),
         msgpack.packb({1: 2}),

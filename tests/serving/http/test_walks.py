@@ -59,7 +59,14 @@ def test_a_stream_of_its_values(http: httpx.Client) -> None:
 def test_what_can_be_asked_is_listed(http: httpx.Client) -> None:
     [face] = http.get("/v1/walks").json()["data"]
     assert face == http.get(URL).json()
-    x = {"kind": "tensor", "dtype": "float32", "shape": [None, 2], "description": "numbers", "unit": "m", "required": True}
+    x = {
+        "kind": "tensor",
+        "dtype": "float32",
+        "shape": [None, 2],
+        "description": "numbers",
+        "unit": "m",
+        "required": True,
+    }
     assert face["inputs"]["x"] == x
     assert (face["inputs"]["steps"]["required"], face["inputs"]["steps"]["default"]) == (False, 2)
     assert set(face["streams"]) == {"y"}
