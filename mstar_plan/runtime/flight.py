@@ -215,6 +215,11 @@ class Call:
             self._key = id(self) if key is None else (id(self.component), key)
         return self._key
 
+    @property
+    def alone(self) -> bool:
+        """Whether it joins with no other call."""
+        return self.key == id(self)
+
 
 _UNKNOWN = object()
 

@@ -139,10 +139,14 @@ class Scheduler:
         return chosen
 
     def _group_rank(self, calls: list[Call]) -> tuple[int, float, int, float, int]:
-        """Smallest goes first: earliest deadline, fullest batch, least served, longest wait."""
+        """Smallest goes first: earliest deadline, fullest batch, least served, longest wait.
+
+        A call that never joins is as full as it can be: behind batches that grow, it would wait for their end.
+        """
         oldest = min(call.turn for call in calls)
         window = min(self._window(call) for call in calls)
-        rows = min(sum(call.batch.size for call in calls), self.config.max_batch)
+        full = self.config.max_batch
+        rows = full if calls[0].alone else min(sum(call.batch.size for call in calls), full)
         served = min(self._served[call.flight.job.session] for call in calls)
         return self._age(oldest), window, -rows, served, oldest
 

@@ -60,6 +60,14 @@ def test_others_that_fit_ride_along_with_the_most_urgent() -> None:
     assert [names(t) for t in drain(scheduler)] == ["aa", "bbb"]
 
 
+def test_a_call_that_never_joins_is_not_kept_waiting_by_batches() -> None:
+    scheduler = Scheduler(SchedulerConfig(oldest_every=1000))
+    alone = call("c")
+    alone.flight.job.deterministic = True
+    fill(scheduler, call("a"), call("a"), call("a"), alone)
+    assert [names(t) for t in drain(scheduler)] == ["c", "aaa"]
+
+
 def test_of_equal_deadlines_the_fullest_batch_goes_first() -> None:
     scheduler = Scheduler()
     fill(scheduler, call("a", urgency=1.001), call("b", urgency=1.002), call("b", urgency=1.003))

@@ -41,9 +41,8 @@ def test_only_who_has_a_token_gets_in(tokens: Path, caplog: pytest.LogCaptureFix
             with OpenAI(base_url=f"{world.url}/v1", api_key=token) as client:
                 assert len(client.models.list().data) == 6
         for wrong in (TOKEN[:-1], TOKEN + "x", "*"):
-            with OpenAI(base_url=f"{world.url}/v1", api_key=wrong) as client:
-                with pytest.raises(openai.AuthenticationError):
-                    client.models.list()
+            with OpenAI(base_url=f"{world.url}/v1", api_key=wrong) as client, pytest.raises(openai.AuthenticationError):
+                client.models.list()
         assert httpx.get(f"{world.url}/v1/models", headers={"Authorization": f"Basic {TOKEN}"}).status_code == 401
     ours = [each for each in caplog.records if each.name.split(".")[0] in ("mstar_plan", "uvicorn")]
     assert ours

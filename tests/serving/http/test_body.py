@@ -35,8 +35,8 @@ GOOD: dict[str, dict[str, Any]] = {
 }
 JSON = {"content-type": "application/json"}
 ODD = [
-    None, True, False, 0, -1, 1.5, 2**31, 2**63, 2**200, 1e308, -1e308, "", "x", "\x00", "é" * 100, "𝔘", [], [[]], {},
-    {"a": 1}, [1, "a", None], "9" * 5000, {"type": "text"}, [{}], {"$ref": "#/$defs/x"}, {"": ""},
+    None, True, False, 0, -1, 1.5, 2**31, 2**63, 2**200, 1e308, -1e308, "", "x", "\x00", "é" * 100, "\U0001d518",
+    [], [[]], {}, {"a": 1}, [1, "a", None], "9" * 5000, {"type": "text"}, [{}], {"$ref": "#/$defs/x"}, {"": ""},
 ]  # fmt: skip
 
 

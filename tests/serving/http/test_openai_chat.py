@@ -321,10 +321,9 @@ def test_a_failing_model_is_an_error_before_the_first_word_and_after_it(client: 
     with pytest.raises(openai.InternalServerError, match="write"):
         client.chat.completions.create(model="scribe", messages=user("fail=0 b c"), stream=True)
     stream = client.chat.completions.create(model="scribe", messages=user("fail=2 b c d"), stream=True)
-    texts = []
+    texts: list[str | None] = []
     with pytest.raises(openai.APIError, match="write"):
-        for chunk in stream:
-            texts.append(chunk.choices[0].delta.content)
+        texts.extend(chunk.choices[0].delta.content for chunk in stream)
     assert texts == ["", "fail=2 ", "b "]
 
 

@@ -37,7 +37,7 @@ def test_wav_is_what_the_model_spoke(client: OpenAI) -> None:
 def test_compressed_forms_are_whole(client: OpenAI, form: Any) -> None:
     got = client.audio.speech.create(model="speaker", voice="low", input="a b c d", response_format=form)
     with av.open(io.BytesIO(got.content)) as container:
-        frames = [frame for frame in container.decode(audio=0)]
+        frames = list(container.decode(audio=0))
     rate = frames[0].sample_rate
     seconds = sum(frame.samples for frame in frames) / rate
     assert seconds == pytest.approx(4 * PIECE / RATE, abs=0.15)

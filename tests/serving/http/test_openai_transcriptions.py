@@ -124,7 +124,7 @@ def test_forms_that_are_none(http: httpx.Client) -> None:
 
 def test_a_recording_that_is_too_long() -> None:
     with http_world(HttpLimits(audio_s=1.5)) as world, OpenAI(base_url=f"{world.url}/v1", api_key="x") as client:
-        with pytest.raises(openai.BadRequestError, match="longer than 1.5 s"):
+        with pytest.raises(openai.BadRequestError, match=r"longer than 1\.5 s"):
             client.audio.transcriptions.create(model="listener", file=("a.wav", recording()))
         assert world.log.asked == []
 

@@ -81,7 +81,8 @@ def test_models_have_the_names_of_their_graphs() -> None:
 )
 def test_hanging_up_ends_what_is_under_way(world: World, path: str, body: dict[str, Any]) -> None:
     data = json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head += f"Content-Length: {len(data)}\r\n\r\n"
     line = socket.create_connection(("127.0.0.1", world.port))
     line.sendall(head.encode() + data)
     until_running(world)
