@@ -81,7 +81,7 @@ class Client:
         self._http = httpx.AsyncClient(base_url=f"http://{address}", timeout=120)
         self._random = random.Random(seed)
         self.ends: collections.Counter[str] = collections.Counter()
-        self.seconds: list[float] = []
+        self.seconds: dict[str, list[float]] = collections.defaultdict(list)
         self._wav = silence()
 
     async def one(self) -> None:
@@ -98,7 +98,7 @@ class Client:
         kind = self._random.choices(list(kinds), list(kinds.values()))[0]
         began = time.perf_counter()
         end = await getattr(self, f"_{kind}")()
-        self.seconds.append(time.perf_counter() - began)
+        self.seconds[kind].append(time.perf_counter() - began)
         self.ends[f"{kind} {end}"] += 1
 
     def _text(self, most: int) -> str:
@@ -225,13 +225,14 @@ def main() -> None:
         time.sleep(2)
         look(options.requests)
         ends = sum((client.ends for client in clients), collections.Counter[str]())
-        seconds = sorted(second for client in clients for second in client.seconds)
+        kinds = sorted({kind for client in clients for kind in client.seconds})
+        seconds = {kind: sorted(s for client in clients for s in client.seconds[kind]) for kind in kinds}
         row = {
             "requests": options.requests,
             "seconds": round(spent, 1),
             "ends": dict(sorted(ends.items())),
-            "p50_s": statistics.median(seconds),
-            "p99_s": seconds[int(0.99 * len(seconds))],
+            "p50_s": {kind: round(statistics.median(each), 3) for kind, each in seconds.items()},
+            "p99_s": {kind: round(each[int(0.99 * len(each))], 3) for kind, each in seconds.items()},
             "pages_held": pool.held,
             "requests_open": len(planning.runtime._open),
             "rss_mb": [round(each) for each in memory],
