@@ -47,7 +47,9 @@ class FlexStep(PagedStep):
         """See `SequenceCache`."""
         self._write(layer, k_MGD, v_MGD)
         keys, values = (each.transpose(0, 1)[None] for each in self._pool.store[layer])  # [1, G, places, D]
-        out: Tensor = _kernel(self._device.type)(q_MHD.transpose(0, 1)[None], keys, values, block_mask=self._mask, enable_gqa=True)
+        out: Tensor = _kernel(self._device.type)(
+            q_MHD.transpose(0, 1)[None], keys, values, block_mask=self._mask, enable_gqa=True
+        )
         return out[0].transpose(0, 1).flatten(1)
 
 

@@ -21,7 +21,9 @@ FIRST_LOOK = 256  # likeliest tokens that top-p looks at before it sorts all of 
 
 def uniform(seed: int, answer: int, step: int) -> float:
     """A number in [0, 1) that is a function of its arguments alone (Philox, Salmon et al. 2011)."""
-    generator = np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), answer], counter=step))
+    generator = np.random.Generator(
+        np.random.Philox(key=np.array([seed & (2**64 - 1), answer], np.uint64), counter=step)
+    )
     return float(generator.random())
 
 

@@ -21,6 +21,7 @@ from mstar_plan.errors import (
 )
 from mstar_plan.families.abilities import WalkCall
 from mstar_plan.families.servable import Servable
+from mstar_plan.runtime.event_stream import EventStream
 from mstar_plan.runtime.runtime import Runtime
 from mstar_plan.serving.http.access import CLIENT
 from mstar_plan.serving.http.config import HttpConfig
@@ -109,6 +110,7 @@ class House:
         *,
         scope: Scope | None = None,
         deadline_s: float | None = None,
+        urgent_s: float | None = None,
         session: str = "",
         robot: bool = False,
     ) -> tuple[C, Events]:
@@ -120,47 +122,37 @@ class House:
             scope: Of the request that it is for.
             deadline_s: Seconds from now that it may take; the server's limit if None. The runtime serves
                 the earliest deadline first, so it is not told of the limit: old requests would go before all others.
+            urgent_s: Seconds from now by which the result is wanted: it goes before what has no such time, and before
+                fuller batches. Later it is still worth something; loops that may be cut short (`anytime`) are, then.
             session: Name that fairness is kept by; the client's if empty.
             robot: A robot waits for it, which must not wait behind other preparations.
 
         Raises:
             MStarError: As `prepare` and `Runtime.stream`.
         """
-        most = self.limits.request_s
-        if deadline_s is not None and not 0 < deadline_s <= most:  # NaN, too
-            kind = LimitExceededError if deadline_s > most else InvalidInputError
-            raise kind(f"deadline_s is {deadline_s}; it needs more than 0 and at most {most:g}", field="deadline_s")
+        most_s = self._time(deadline_s)
         began = time.monotonic()
         call = await self.off(prepare, robot=robot)
-        left_s = (deadline_s or most) - (time.monotonic() - began)
+        left_s = most_s - (time.monotonic() - began)
         try:
             if self.closing:
                 raise UnavailableError("the server is shutting down; ask another one")
             if left_s <= 0:
-                raise DeadlineError(f"its {deadline_s or most} s passed while it waited for room; give it more time")
+                raise DeadlineError(f"its {most_s:g} s passed while it waited for room; give it more time")
             stream = self.runtime.stream(
                 call.walk,
                 call.values,
                 emit=call.emit,
                 graph=servable.name,
                 deadline_s=None if deadline_s is None else left_s,
+                soft_time_s=urgent_s,
                 session=session or (scope or {}).get(CLIENT, ""),
             )
         except BaseException:
             call.release()
             raise
-        events = Events(stream)
-        self._live.add(events)
-        loop, model = asyncio.get_running_loop(), servable.name
-        late = DeadlineError(f"it took {most:g} s, which is the longest that a request may take")
-        timer = loop.call_later(left_s, events.close, late)
-
-        def ended(_: Any) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has been closed
-                loop.call_soon_threadsafe(self._ended, events, model, timer)
-
-        stream.request.add_done_callback(ended)
-        return call, events
+        late = DeadlineError(f"it took {most_s:g} s, which is the longest that it may take")
+        return call, self._watched(stream, servable.name, left_s, late)
 
     def close_all(self, why: UnavailableError) -> None:
         """Ends all requests that run; their readers get `why`."""
@@ -176,6 +168,27 @@ class House:
         """Ends the threads; those that wait in a model's pool are left to their own timeouts."""
         for pool in (self._threads, self._robot_threads):
             pool.shutdown(wait=False, cancel_futures=True)
+
+    def _time(self, deadline_s: float | None) -> float:
+        """Seconds that a request may take."""
+        most = self.limits.request_s
+        if deadline_s is not None and not 0 < deadline_s <= most:  # NaN, too
+            kind = LimitExceededError if deadline_s > most else InvalidInputError
+            raise kind(f"deadline_s is {deadline_s}; it needs more than 0 and at most {most:g}", field="deadline_s")
+        return most if deadline_s is None else deadline_s
+
+    def _watched(self, stream: EventStream, model: str, left_s: float, late: DeadlineError) -> Events:
+        """The events of a request, which is among the live ones until it ends, `late` at the latest."""
+        loop, events = asyncio.get_running_loop(), Events(stream)
+        self._live.add(events)
+        timer = loop.call_later(left_s, events.close, late)
+
+        def ended(_: Any) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has been closed
+                loop.call_soon_threadsafe(self._ended, events, model, timer)
+
+        stream.request.add_done_callback(ended)
+        return events
 
     def _ended(self, events: Events, model: str, timer: asyncio.TimerHandle) -> None:
         timer.cancel()

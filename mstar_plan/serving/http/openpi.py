@@ -149,7 +149,12 @@ class _Robot:
             return policy.act(query.observation, seed=query.seed, previous=query.previous, delay=query.delay)
 
         _, events = await house.start(
-            self._servable, prepare, deadline_s=query.deadline_s, session=self._session, robot=True
+            self._servable,
+            prepare,
+            deadline_s=query.deadline_s,
+            urgent_s=policy.chunk * policy.action.dt_s,  # by then the robot has nothing left to do
+            session=self._session,
+            robot=True,
         )
         async with events:
             result = await events.result()

@@ -33,22 +33,24 @@ def test_what_happened_is_counted() -> None:
         chat["messages"] = [{"role": "user", "content": "w " * 50 + "pace=0.05"}]
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(f"{world.url}/v1/chat/completions", json=chat, timeout=0.2)
+        with httpx.stream("POST", f"{world.url}/v1/chat/completions", json={**chat, "stream": True}) as streamed:
+            next(streamed.iter_lines())
         world.settle()
         got = counted(world.url)
     route = ("route", "/v1/chat/completions")
     assert got["mstar_http_requests_total", (("code", "200"), ("model", "scribe"), route)] == 2
     assert got["mstar_http_requests_total", (("code", "400"), ("model", "scribe"), route)] == 1
     assert got["mstar_http_requests_total", (("code", "404"), ("model", ""), route)] == 1
-    assert got["mstar_http_requests_total", (("code", "499"), ("model", "scribe"), route)] == 1
+    assert got["mstar_http_requests_total", (("code", "499"), ("model", "scribe"), route)] == 2
     assert got["mstar_http_requests_total", (("code", "404"), ("model", ""), ("route", "other"))] == 1
     assert got["mstar_tokens_written_total", (("model", "scribe"),)] == 6
     assert got["mstar_tokens_read_total", (("model", "scribe"),)] == 6
-    assert got["mstar_first_output_seconds_count", (("kind", "token"), ("model", "scribe"))] == 3
+    assert got["mstar_first_output_seconds_count", (("kind", "token"), ("model", "scribe"))] == 4
     assert got["mstar_first_output_seconds_count", (("kind", "audio"), ("model", "speaker"))] == 1
     assert got["mstar_batch_size_count", (("model", "scribe"),)] == 2
     assert got["mstar_errors_total", (("reason", "LIMIT_EXCEEDED"),)] == 1
     assert got["mstar_errors_total", (("reason", "NOT_FOUND"),)] == 2
-    assert got["mstar_http_seconds_count", (("model", "scribe"), route)] == 4
+    assert got["mstar_http_seconds_count", (("model", "scribe"), route)] == 5
     assert not any("xxx" in str(key) for key in got)  # what users make up is no label
 
 

@@ -14,7 +14,7 @@ from mstar_plan.serving.http.config import HttpLimits
 def test_a_client_that_takes_nothing_is_given_up() -> None:
     words = "w" * 60_000 + " "
     content = words * 40 + "pace=0.01"
-    body = {"model": "scribe", "messages": [{"role": "user", "content": content}], "stream": True}
+    body = {"model": "scribe", "messages": [{"role": "user", "content": content}], "stream": True, "n": 16}
     data = json.dumps(body).encode()
     head = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     with http_world(HttpLimits(stall_s=0.3)) as world:
@@ -25,5 +25,7 @@ def test_a_client_that_takes_nothing_is_given_up() -> None:
         end = time.monotonic() + 5
         while not world.log.calls and time.monotonic() < end:
             time.sleep(0.01)
+        time.sleep(0.2)
+        assert world.server._bounded.under_way == 1  # more was written than the buffers between them hold
         world.settle(5.0)  # though the client is still there, and has read nothing
         line.close()

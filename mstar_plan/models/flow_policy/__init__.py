@@ -1,0 +1,1 @@
+"""Small flow policies on pictures: from what is seen and what is wanted to chunks of actions."""

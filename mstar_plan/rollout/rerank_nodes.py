@@ -1,0 +1,108 @@
+"""The components between a policy and a world model: limits on what is proposed, and what is made of its costs.
+
+Shapes: B requests, K proposals, S actions of a chunk, H actions that are judged, E elites, A action.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from mstar_plan.errors import ComponentError, InvalidInputError
+from mstar_plan.rollout.constraints import SearchSpace
+from mstar_plan.rollout.nodes import inside
+from mstar_plan.rollout.planner import Planner, PlannerState, take
+from mstar_plan.walks.batch import Batch
+from mstar_plan.walks.component import Outputs
+
+
+class Limit:
+    """What a policy proposes [B, K, S, A], in the units of actions, brought inside the limits.
+
+    Gives the chunks as they may be executed, `actions` [B, K, S, A], and their first H actions for the world model:
+    `judged` in their units, `candidates` in [-1, 1].
+    """
+
+    inputs = ("proposed", "proposals", "horizon", "last_action")
+    outputs = ("actions", "judged", "candidates")
+
+    def __init__(self, space: SearchSpace) -> None:
+        self.space = space
+
+    def __call__(self, batch: Batch) -> Outputs:
+        """Projects them.
+
+        Raises:
+            InvalidInputError: The policy's chunks are shorter than the horizon.
+            ComponentError: The policy gave something else than K chunks of actions of this size.
+        """
+        proposed: Tensor = batch["proposed"]
+        count, horizon, size = batch["proposals"], batch["horizon"], self.space.spec.size
+        shape = tuple(proposed.shape)
+        if proposed.ndim != 4 or shape[1] != count or shape[3] != size:
+            raise ComponentError(f"the policy proposed {list(shape)}; the world model needs [B, {count}, S, {size}]")
+        if not 1 <= horizon <= shape[2]:
+            what = f"horizon is {horizon}; it needs 1 to {shape[2]}, the length of the policy's chunks"
+            raise InvalidInputError(what, field="horizon")
+        scaled = self.space.to(proposed.device).from_units(proposed)
+        candidates, actions = inside(self.space, scaled, batch["last_action"])
+        return {"actions": actions, "judged": actions[:, :, :horizon], "candidates": candidates[:, :, :horizon]}
+
+
+class Choose:
+    """The cheapest proposal: actions [B, K, S, A], costs [B, K] -> best [B, S, A], its cost [B], its number [B].
+
+    What is not finite costs more than anything else; a cost of infinity: nothing is finite.
+    """
+
+    inputs, outputs = ("actions", "costs"), ("best", "cost", "choice")
+
+    def __call__(self, batch: Batch) -> Outputs:
+        """Takes it."""
+        cost, choice = costs_of(batch["actions"], batch["costs"]).min(1)
+        return {"best": take(batch["actions"], choice[:, None])[:, 0], "cost": cost, "choice": choice}
+
+
+class Adopt:
+    """The search distribution that a planner fits to judged proposals, as if its own iteration had drawn them.
+
+    Args:
+        planner: Whose search goes on from there.
+        spread: Smallest spread of any action, as a fraction of the half range: proposals that agree do not end a search.
+    """
+
+    inputs, outputs = ("candidates", "costs"), ("mean", "std", "elites")
+
+    def __init__(self, planner: Planner, spread: float = 0.0) -> None:
+        self.planner, self.spread = planner, spread
+
+    def __call__(self, batch: Batch) -> Outputs:
+        """Fits it; a proposal that is not finite counts as all-zero, at an infinite cost."""
+        candidates: Tensor = batch["candidates"]
+        costs = costs_of(candidates, batch["costs"])
+        rows, _, horizon, size = candidates.shape
+        fresh = self.planner.init((rows, horizon, size), None, candidates.device)
+        fitted: PlannerState = self.planner.refit(fresh, candidates.nan_to_num(0.0, 0.0, 0.0), costs)
+        return {"mean": fitted.mean, "std": fitted.std.clamp_min(self.spread), "elites": fitted.elites}
+
+
+class Keep:
+    """The better of two plans of each row, by their costs: what a search found, or what it started from.
+
+    A chunk that is longer than the plan is cut to its horizon.
+    """
+
+    inputs, outputs = ("found", "found_cost", "best", "best_cost"), ("plan", "cost")
+
+    def __call__(self, batch: Batch) -> Outputs:
+        """Compares them."""
+        found, best = batch["found"], batch["best"][:, : batch["found"].shape[1]]
+        better = batch["found_cost"] <= batch["best_cost"]  # False where the search found nothing finite
+        plan = torch.where(better[:, None, None], found, best)
+        return {"plan": plan, "cost": torch.where(better, batch["found_cost"], batch["best_cost"])}
+
+
+def costs_of(actions: Tensor, costs: Tensor) -> Tensor:
+    """Costs [B, K] of chunks [B, K, S, A], infinite where either is not finite."""
+    sound = costs.isfinite() & actions.isfinite().all(3).all(2)
+    return torch.where(sound, costs, torch.inf)
