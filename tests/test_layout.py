@@ -28,7 +28,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "build": BELOW_ROLLOUT
     | {"config", "evaluation", "training", "models", "rollout", "families", "serving", "build_families"},
 }
-ONLY_IN = {"grpc": "serving", "fastapi": "serving", "uvicorn": "serving", "omegaconf": "config", "ray": "runtime"}
+ONLY_IN = {
+    **dict.fromkeys(("grpc", "fastapi", "starlette", "uvicorn", "prometheus_client"), "serving"),
+    "omegaconf": "config",
+    "ray": "runtime",
+}
 FILE_CAP, FUNCTION_CAP = 400, 60
 
 

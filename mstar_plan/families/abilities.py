@@ -98,6 +98,7 @@ class TextAbility(Protocol):
 
     context_tokens: int
     sees: bool  # takes images
+    tool_starts: tuple[str, ...]  # what an answer that calls a function begins with; others may be streamed
 
     def chat(self, messages: Sequence[ChatMessage], options: TextOptions, tools: Sequence[Tool] = ()) -> TextCall:
         """The answer to a conversation. May wait for room; raises OverloadedError if there is none in time."""

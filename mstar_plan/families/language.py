@@ -9,7 +9,7 @@ from mstar_plan.errors import InvalidInputError
 from mstar_plan.families.abilities import ChatMessage, TextCall, TextDelta, TextOptions, TextUsage, Tool, ToolCall
 from mstar_plan.families.face import Port, WalkFace
 from mstar_plan.families.servable import FamilyConfig, Servable
-from mstar_plan.families.tools import parse_tools, tool_prompt, tool_schemas
+from mstar_plan.families.tools import TOOL_STARTS, parse_tools, tool_prompt, tool_schemas
 from mstar_plan.models.llama.chat_template import ChatTemplate
 from mstar_plan.models.llama.decoder import LlamaDecoder
 from mstar_plan.models.llama.vocabulary import BpeVocabulary
@@ -55,6 +55,7 @@ class LanguageAbility:
     """
 
     sees = False
+    tool_starts = TOOL_STARTS
 
     def __init__(self, writer: Writer, vocabulary: BpeVocabulary, template: ChatTemplate | None) -> None:
         self._writer, self._vocabulary, self._template = writer, vocabulary, template

@@ -9,6 +9,7 @@ from typing import Any
 
 from mstar_plan.families.abilities import Tool, ToolCall
 
+TOOL_STARTS = ("<tool_call>", "{")
 _TAGGED = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|$)", re.DOTALL)
 
 

@@ -37,7 +37,7 @@ closed: list[str] = []  # families that have been closed
 
 
 class Words:
-    context_tokens, sees = 100, False
+    context_tokens, sees, tool_starts = 100, False, ("{",)
 
     def chat(self, messages: Sequence[ChatMessage], options: TextOptions, tools: Sequence[Tool] = ()) -> TextCall:
         said = [f"{message.role}:{message.content}" for message in messages]

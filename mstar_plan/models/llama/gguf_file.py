@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -167,7 +167,7 @@ def _vocabulary(facts: _Facts) -> BpeVocabulary:
     special = [token for token, of in zip(tokens, types, strict=True) if of == CONTROL] if types else []
     return BpeVocabulary.of(
         tokens,
-        [tuple(merge.split(" ", 1)) for merge in merges],
+        _merges(merges),
         special,
         ends=[int(facts.need("tokenizer.ggml.eos_token_id"))],
         start=int(facts.get("tokenizer.ggml.bos_token_id", 0))
@@ -175,3 +175,8 @@ def _vocabulary(facts: _Facts) -> BpeVocabulary:
         else None,
         split_digits=PIECES[pre],
     )
+
+
+def _merges(found: Sequence[str]) -> list[tuple[str, ...]]:
+    """Pairs, as the file has them with a space between."""
+    return [tuple(merge.split(" ", 1)) for merge in found]
