@@ -25,6 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "training": BELOW_ROLLOUT | {"rollout", "models"},
     "serving": BELOW_ROLLOUT | {"rollout", "families.servable", "families.abilities", "families.face"},
     "build_families": BELOW_ROLLOUT | {"families"},
+    "build_policy": BELOW_ROLLOUT | {"models", "rollout", "build"},
     "build": BELOW_ROLLOUT
     | {"config", "evaluation", "training", "models", "rollout", "families", "serving", "build_families"},
 }

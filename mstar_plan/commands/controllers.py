@@ -10,18 +10,23 @@ from pathlib import Path
 from typing import Literal
 
 from mstar_plan.build import PlanningConfig, Task, build_baseline, build_planning
+from mstar_plan.build_policy import PolicyConfig, opened_policy
 from mstar_plan.commands.server_process import ServerProcess
 from mstar_plan.config import narrow
 from mstar_plan.errors import ConfigError
 from mstar_plan.evaluation.runner import MakeController
 from mstar_plan.rollout.controller import PlanningController
 from mstar_plan.rollout.controller_config import ControllerConfig
+from mstar_plan.rollout.policy_controller import PolicyController
 from mstar_plan.serving.client import PlanClient
 
-ControllerName = Literal["grpc", "local", "random", "noop", "oracle"]
+ControllerName = Literal["grpc", "local", "policy", "rerank", "refine", "random", "noop", "oracle"]
 GOALS: Mapping[ControllerName, Literal["image", "state"]] = {  # what each is told of the goal
     "grpc": "image",
     "local": "image",
+    "policy": "image",
+    "rerank": "image",
+    "refine": "image",
     "random": "image",
     "noop": "image",
     "oracle": "state",
@@ -38,6 +43,7 @@ def open_controller(
     *,
     words: Sequence[str] = (),
     address: str = "",
+    policy: PolicyConfig | None = None,
 ) -> Iterator[MakeController]:
     """Opens a controller, and closes it at the end.
 
@@ -48,6 +54,7 @@ def open_controller(
         control: How plans become actions.
         words: Of the command line: what of them concerns planning goes to the server that is started.
         address: Of a running server; empty starts one.
+        policy: Who proposes, for `policy`, `rerank` and `refine`; None: the task's own.
 
     Yields:
         What makes the controller, given the environment.
@@ -65,6 +72,10 @@ def open_controller(
         import_module("torch._dynamo")  # a GL context that is made before its first import can crash it
         with build_planning({task.name: (task, config)}) as planning:
             yield lambda env: PlanningController(planning.solvers[task.name], control)
+    elif kind in ("policy", "rerank", "refine"):
+        import_module("torch._dynamo")  # as above
+        with opened_policy(task, config, policy or PolicyConfig(), kind) as solver:
+            yield lambda env: PolicyController(solver, control)
     else:
         yield lambda env: build_baseline(kind, env)
 

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from mstar_plan.build import PlanningConfig, Task, build_env, build_model, frame_encoder, pick_device
+from mstar_plan.build_policy import PolicyConfig
 from mstar_plan.commands.controllers import GOALS, PLANNING, ControllerName, open_controller
 from mstar_plan.commands.output import make_folder
 from mstar_plan.config import Section, load
@@ -23,6 +24,7 @@ from mstar_plan.evaluation.runner import EvaluateConfig, MakeController, Progres
 from mstar_plan.evaluation.runner import evaluate as run_episodes
 from mstar_plan.evaluation.video import write_video
 from mstar_plan.rollout.controller_config import ControllerConfig
+from mstar_plan.rollout.policy_solver import MODES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,13 +33,16 @@ class EvaluationConfig(PlanningConfig):
 
     Attributes:
         env: File in `conf/task/`: an environment, its model, and what the planner is tuned to.
-        controller: `grpc` plans on a server, `local` in this process; `random`, `noop` and `oracle` need no model.
+        controller: `grpc` plans on a server, `local` in this process; `policy` does what a policy proposes, `rerank`
+            the best of its proposals by the world model, `refine` searches from there; `random`, `noop` and `oracle`
+            need no model.
         address: host:port of a running server; empty starts one for this evaluation.
         episodes: Number of episodes.
         seed: Seed of the first one; episode i has `seed` + i.
         real_time: The world does not wait for the plan.
         record: How many episodes, the first ones, go into a video.
         control: How plans become actions.
+        policy: Who proposes, and how many.
         out: Folder of the report.
     """
 
@@ -49,6 +54,7 @@ class EvaluationConfig(PlanningConfig):
     real_time: bool = False
     record: int = 0
     control: ControllerConfig = field(default_factory=ControllerConfig)
+    policy: PolicyConfig = field(default_factory=PolicyConfig)
     out: Path = Path("runs/evaluate")
 
     def __post_init__(self) -> None:
@@ -63,7 +69,13 @@ def evaluate(words: Sequence[str]) -> None:
     config = load("evaluate", words, EvaluationConfig)
     make_folder(config.out)
     opened = open_controller(
-        config.controller, config.env, config, controlling(config), words=words, address=config.address
+        config.controller,
+        config.env,
+        config,
+        controlling(config),
+        words=words,
+        address=config.address,
+        policy=config.policy,
     )
     with opened as make_controller, LiveProgress() as progress:
         report = run_evaluation(config, make_controller, progress)
@@ -77,21 +89,23 @@ def run_evaluation(
     config: EvaluationConfig, make_controller: MakeController, progress: Progress | None = None
 ) -> EvaluationReport:
     """Runs the episodes with a controller that is there."""
-    planning = config.controller in PLANNING
+    planning, proposing = config.controller in PLANNING, config.controller in MODES
+    model = config.policy.of(config.env) if proposing else config.env.model
+    planner = config.controller if proposing else config.planner.planner
     return run_episodes(
         lambda: build_env(config.env),
         make_controller,
         EvaluateConfig(
             env=config.env.name,
-            model=config.env.model if planning else "",
-            planner=config.planner.planner if planning else "",
+            model=model if planning or proposing else "",
+            planner=planner if planning or proposing else "",
             controller=config.controller,
             episodes=config.episodes,
             seed=config.seed,
             record=config.record,
             episode=EpisodeConfig(goal=GOALS[config.controller], real_time=config.real_time),
-            settings=settings(config) if planning else {},
-            device=pick_device(config.device) if planning and not config.address else None,
+            settings=settings(config) if planning else proposals(config) if proposing else {},
+            device=pick_device(config.device) if (planning and not config.address) or proposing else None,
         ),
         progress,
     )
@@ -111,6 +125,17 @@ def settings(config: EvaluationConfig) -> dict[str, Any]:
         "iterations": control.iterations or planner.iterations,
         "weights": str(config.weights or "packaged"),
     }
+
+
+def proposals(config: EvaluationConfig) -> dict[str, Any]:
+    """Returns what the report says about a policy's proposals."""
+    policy = config.policy
+    found: dict[str, Any] = {"steps": policy.steps, "weights": str(policy.weights or "packaged")}
+    if config.controller != "policy":
+        found |= {"proposals": policy.proposals}
+    if config.controller == "refine":
+        found |= {"iterations": policy.iterations, "samples": policy.samples}
+    return found
 
 
 def add_video(report: EvaluationReport, config: EvaluationConfig) -> EvaluationReport:

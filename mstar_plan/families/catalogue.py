@@ -44,6 +44,10 @@ FAMILIES: Mapping[str, Entry] = {
     "minilm": Entry(f"{_F}.embedding:load_minilm", "Maps sentences to vectors.", "language"),
     "pi0": Entry(f"{_F}.vla:load_vla", "A vision-language-action policy; bring weights=FOLDER.", "language"),
     "pi05": Entry(f"{_F}.vla:load_vla", "Its successor; bring weights=FOLDER.", "language"),
+    "flow_reach": Entry(f"{_F}.flow_policy:load_flow_policy_family", "A small flow policy for Reach."),
+    "flow_push": Entry(f"{_F}.flow_policy:load_flow_policy_family", "A small flow policy for Push."),
+    "reach_rerank": Entry(f"{_F}.rerank:load_rerank", "It proposes for Reach, and a world model chooses."),
+    "push_rerank": Entry(f"{_F}.rerank:load_rerank", "It proposes for Push, and a world model chooses."),
     "smolvla": Entry(f"{_F}.vla:load_vla", "A small one; bring weights=FOLDER.", "language"),
 }
 

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mstar_plan.errors import InvalidInputError
+from mstar_plan.errors import InvalidInputError, WeightsError
 from mstar_plan.families.abilities import ChatMessage, TextCall, TextDelta, TextOptions, TextUsage, Tool, ToolCall
 from mstar_plan.families.face import Port, WalkFace
 from mstar_plan.families.servable import FamilyConfig, Servable
-from mstar_plan.families.tools import TOOL_STARTS, parse_tools, tool_prompt, tool_schemas
+from mstar_plan.families.tools import (
+    TOOL_STARTS,
+    parse_tools,
+    plain_arguments,
+    tool_prompt,
+    tool_schemas,
+    written_calls,
+)
 from mstar_plan.models.llama.chat_template import ChatTemplate
 from mstar_plan.models.llama.decoder import LlamaDecoder
 from mstar_plan.models.llama.vocabulary import BpeVocabulary
@@ -55,11 +62,16 @@ class LanguageAbility:
     """
 
     sees = False
-    tool_starts = TOOL_STARTS
+    tool_starts: tuple[str, ...] = TOOL_STARTS
 
     def __init__(self, writer: Writer, vocabulary: BpeVocabulary, template: ChatTemplate | None) -> None:
         self._writer, self._vocabulary, self._template = writer, vocabulary, template
         self.context_tokens = writer.config.context
+
+    @property
+    def chats(self) -> bool:
+        """Whether it knows how a conversation is written."""
+        return self._template is not None
 
     def chat(self, messages: Sequence[ChatMessage], options: TextOptions, tools: Sequence[Tool] = ()) -> TextCall:
         """The answer to a conversation.
@@ -78,7 +90,7 @@ class LanguageAbility:
             raise InvalidInputError("the model has no chat template; use completions", field="model")
         if not messages:
             raise InvalidInputError("there is no message; send at least one of the user", field="messages")
-        plain = [_plain(message) for message in messages]
+        plain = [_plain(message, self._template.takes_calls) for message in messages]
         if tools and not self._template.takes_tools:
             plain = _with_system(plain, tool_prompt(tools))
             tools = ()
@@ -124,7 +136,7 @@ def language_face(ability: LanguageAbility) -> WalkFace:
         GENERATE,
         inputs={
             "prompt": Port("text", description="what to answer or to continue", example="Hello", most=1 << 20),
-            "chat": Port("flag", default=True, description="the prompt is a user's message"),
+            "chat": Port("flag", default=ability.chats, description="the prompt is a user's message"),
             "max_tokens": Port("integer", default=64, description="most tokens to write"),
             "temperature": Port("number", default=0.0, description="0 is greedy"),
             "top_p": Port("number", default=1.0, description="1 is off"),
@@ -152,8 +164,17 @@ def language_servable(
     licence: str = "",
     source: str = "",
 ) -> Servable:
-    """Puts a Llama decoder on the writing engine."""
+    """Puts a Llama decoder on the writing engine.
+
+    Raises:
+        WeightsError: The tokenizer has more tokens than the model.
+    """
     sizes = decoder.config
+    if vocabulary.size > sizes.vocab_size:
+        raise WeightsError(
+            f"the tokenizer has {vocabulary.size} tokens and the model {sizes.vocab_size}; they do not belong together",
+            field="vocab_size",
+        )
     shape = KVShape(sizes.num_hidden_layers, sizes.num_key_value_heads, sizes.head_dim)
     pool = KVPool(shape, config.kv_tokens, dtype=decoder.dtype, device=decoder.device)
     bounds = WriterConfig(context=sizes.max_position_embeddings, wait_s=config.wait_s, attention=config.attention)
@@ -180,18 +201,22 @@ def _present(wire: str, value: Any) -> Any:
     return "".join(delta.text for delta in deltas if delta.index == 0)
 
 
-def _plain(message: ChatMessage) -> dict[str, Any]:
+def _plain(message: ChatMessage, takes_calls: bool) -> dict[str, Any]:
     if message.role not in ROLES:
         known = ", ".join(ROLES)
         raise InvalidInputError(f"a message's role is {message.role!r}; use one of {known}", field="messages")
     if message.images:
         raise InvalidInputError("a message holds an image, and this model does not see; send text", field="messages")
     plain: dict[str, Any] = {"role": message.role, "content": message.content}
-    if message.tool_calls:
+    if message.tool_call_id:
+        plain["tool_call_id"] = message.tool_call_id
+    if message.tool_calls and takes_calls:
         plain["tool_calls"] = [
-            {"type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": plain_arguments(call)}}
             for call in message.tool_calls
         ]
+    elif message.tool_calls:
+        plain["content"] = f"{message.content}\n{written_calls(message.tool_calls)}".strip()
     return plain
 
 

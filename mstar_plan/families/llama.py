@@ -67,12 +67,11 @@ def load_llama(name: str, config: FamilyConfig) -> Servable:
 
 def _from_gguf(name: str, path: Path, config: FamilyConfig, *, source: str) -> Servable:
     found = read_gguf(path)
-    ends = {f"{kind}_token": found.vocabulary.text_of(token) for kind, token in (("eos", min(found.vocabulary.ends)),)}
     return language_servable(
         name,
         LlamaDecoder(found.config, found.tensors, dtype=getattr(torch, config.dtype), device=config.device),
         found.vocabulary,
-        ChatTemplate(found.chat_template, ends) if found.chat_template else None,
+        ChatTemplate(found.chat_template, found.special) if found.chat_template else None,
         config,
         description=f"{found.name}, a language model with {_millions(found.tensors)} M parameters.",
         licence=found.licence,
@@ -90,8 +89,9 @@ def _from_folder(name: str, folder: Path, config: FamilyConfig) -> Servable:
     ends = ends if isinstance(ends, list) else [ends]
     if not all(isinstance(end, int) for end in ends):
         raise WeightsError(f"{folder} has eos_token_id {ends}; it needs token ids", field="eos_token_id")
-    vocabulary = BpeVocabulary.from_file(folder / "tokenizer.json", ends=ends, start=published.get("bos_token_id"))
-    text = tokenizer.get("chat_template") or _text(folder / "chat_template.jinja")
+    start = published.get("bos_token_id") if tokenizer.get("add_bos_token") is True else None
+    vocabulary = BpeVocabulary.from_file(folder / "tokenizer.json", ends=ends, start=start)
+    text = _text(folder / "chat_template.jinja") or _template(tokenizer.get("chat_template"))
     special = {key: _content(tokenizer[key]) for key in ("bos_token", "eos_token") if tokenizer.get(key)}
     return language_servable(
         name,
@@ -99,7 +99,7 @@ def _from_folder(name: str, folder: Path, config: FamilyConfig) -> Servable:
             LlamaConfig.from_published(published), tensors, dtype=getattr(torch, config.dtype), device=config.device
         ),
         vocabulary,
-        ChatTemplate(str(text), special) if text else None,
+        ChatTemplate(text, special) if text else None,
         config,
         description=f"A language model of the Llama family with {_millions(tensors)} M parameters.",
         source=folder.name,
@@ -107,7 +107,19 @@ def _from_folder(name: str, folder: Path, config: FamilyConfig) -> Servable:
 
 
 def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.is_file() and path.stat().st_size <= MAX_JSON_BYTES else ""
+    if not path.is_file() or path.stat().st_size > MAX_JSON_BYTES:
+        return ""
+    try:
+        return path.read_text(encoding="utf-8")
+    except ValueError as error:
+        raise WeightsError(f"{path} is damaged: {error}; get it anew", field="chat_template") from error
+
+
+def _template(found: Any) -> str:
+    """The default one, where a model brings several by name."""
+    if isinstance(found, list):
+        found = {each.get("name"): each.get("template") for each in found if isinstance(each, dict)}.get("default")
+    return found if isinstance(found, str) else ""
 
 
 def _content(token: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from mstar_plan.families.abilities import Tool, ToolCall
 
 TOOL_STARTS = ("<tool_call>", "{")
-_TAGGED = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|$)", re.DOTALL)
+_TAGGED = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
 
 
 def tool_schemas(tools: Sequence[Tool]) -> list[dict[str, Any]]:
@@ -31,6 +31,21 @@ def tool_prompt(tools: Sequence[Tool]) -> str:
         f"You may call these functions:\n{listed}\nTo call one, answer with nothing but\n"
         '<tool_call>{"name": NAME, "arguments": {...}}</tool_call>'
     )
+
+
+def written_calls(calls: Sequence[ToolCall]) -> str:
+    """What a model wrote to call functions, for templates that know no tools; the inverse of `parse_tools`."""
+    objects = [{"name": call.name, "arguments": plain_arguments(call)} for call in calls]
+    return "\n".join(f"<tool_call>{json.dumps(each, ensure_ascii=False)}</tool_call>" for each in objects)
+
+
+def plain_arguments(call: ToolCall) -> Any:
+    """A call's arguments as data, which templates turn into JSON themselves; as text where they are no JSON object."""
+    try:
+        found = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        return call.arguments
+    return found if isinstance(found, dict) else call.arguments
 
 
 def parse_tools(text: str, tools: Sequence[Tool]) -> tuple[str, tuple[ToolCall, ...]]:
@@ -61,8 +76,9 @@ def _call(text: str, names: set[str], number: int) -> ToolCall | None:
         found = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict) or found.get("name") not in names:
+    name = found.get("name") if isinstance(found, dict) else None
+    if not isinstance(name, str) or name not in names:
         return None
     arguments = found.get("arguments", found.get("parameters", {}))
     written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return ToolCall(str(found["name"]), written, id=f"call_{number}")
+    return ToolCall(name, written, id=f"call_{number}")

@@ -9,11 +9,13 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from mstar_plan.errors import ComponentError, ConfigError
 from mstar_plan.models.world_model import ModelSpec
-from mstar_plan.rollout.constraints import worst_violation
+from mstar_plan.rollout.constraints import SearchSpace, worst_violation
 from mstar_plan.rollout.limits import PlanDefaults, PlanLimits, effort
+from mstar_plan.rollout.nodes import inside
 from mstar_plan.rollout.plan_result import plan_of, row, timing_of
 from mstar_plan.rollout.plan_values import batch_of_one, context_values, goal_values
 from mstar_plan.rollout.rerank_walk import POLICY, Proposer, horizon_of
@@ -117,8 +119,6 @@ class PolicySolver:
 
     def _values(self, request: PlanRequest, sizes: PlanDefaults, walk: str) -> dict[str, Any]:
         """The inputs of a walk, by the names that it has for them."""
-        last = request.context_actions
-        limited = self.spec.action.max_delta is not None and last is not None
         known: dict[str, Any] = {
             **context_values(request, self.spec),
             **goal_values(request.goal, self.spec),
@@ -128,7 +128,7 @@ class PolicySolver:
             "horizon": sizes.horizon,
             "iterations": sizes.iterations,
             "samples": sizes.samples,
-            "last_action": batch_of_one(np.asarray(last)[-1]) if limited else None,
+            "last_action": self._last_action(request),
             **self.extra,
         }
         names = self.proposer.names if self.mode == "policy" else {}
@@ -138,7 +138,7 @@ class PolicySolver:
     def _plan(self, result: WalkResult, request: PlanRequest) -> Plan:
         """The chosen chunk as a plan; that of a policy alone was not scored."""
         outputs, alone = result.outputs, self.mode == "policy"
-        actions = row(outputs[self.proposer.actions][:, 0] if alone else outputs["actions"])
+        actions = self._first(outputs[self.proposer.actions], request) if alone else row(outputs["actions"])
         cost = math.nan if alone else outputs["cost"].item()
         if not alone and not math.isfinite(cost):
             raise ComponentError(
@@ -159,6 +159,18 @@ class PolicySolver:
             observation_seq=request.observation.seq,
             timing=timing_of(result.timing),
         )
+
+
+    def _first(self, proposed: Tensor, request: PlanRequest) -> FloatArray:
+        """The first of the chunks [1, K, S, A], brought inside the limits as a judged one is."""
+        space, last = SearchSpace(self.spec.action).to(proposed.device), self._last_action(request)
+        _, actions = inside(space, space.from_units(proposed), None if last is None else last.to(proposed.device))
+        return row(actions[:, 0])
+
+    def _last_action(self, request: PlanRequest) -> Tensor | None:
+        """The action [1, A] that was executed just before, where a rate limit asks for it."""
+        last = request.context_actions
+        return None if last is None or self.spec.action.max_delta is None else batch_of_one(np.asarray(last)[-1])
 
 
 def _check(actions: FloatArray, request: PlanRequest, spec: ModelSpec) -> None:

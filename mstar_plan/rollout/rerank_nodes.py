@@ -52,23 +52,40 @@ class Limit:
 class Choose:
     """The cheapest proposal: actions [B, K, S, A], costs [B, K] -> best [B, S, A], its cost [B], its number [B].
 
-    What is not finite costs more than anything else; a cost of infinity: nothing is finite.
+    What is not finite costs more than anything else.
+
+    Args:
+        last: Nothing comes after: where no proposal of a row is finite, there is nothing to answer. Otherwise its cost
+            is infinity.
     """
 
     inputs, outputs = ("actions", "costs"), ("best", "cost", "choice")
 
+    def __init__(self, *, last: bool = True) -> None:
+        self.last = last
+
     def __call__(self, batch: Batch) -> Outputs:
-        """Takes it."""
+        """Takes it.
+
+        Raises:
+            ComponentError: No proposal of a row is finite, and nothing comes after.
+        """
         cost, choice = costs_of(batch["actions"], batch["costs"]).min(1)
+        if self.last and not bool(cost.isfinite().all()):
+            what = f"none of {batch['costs'].shape[1]} proposals is finite at a finite cost"
+            raise ComponentError(f"{what}; check the weights of policy and world model, and the pictures")
         return {"best": take(batch["actions"], choice[:, None])[:, 0], "cost": cost, "choice": choice}
 
 
 class Adopt:
     """The search distribution that a planner fits to judged proposals, as if its own iteration had drawn them.
 
+    Where no proposal of a row is finite, its search starts as it would without proposals.
+
     Args:
         planner: Whose search goes on from there.
-        spread: Smallest spread of any action, as a fraction of the half range: proposals that agree do not end a search.
+        spread: Smallest spread of any action, as a fraction of the half range, so that proposals that agree do not end
+            a search before it has begun.
     """
 
     inputs, outputs = ("candidates", "costs"), ("mean", "std", "elites")
@@ -77,13 +94,18 @@ class Adopt:
         self.planner, self.spread = planner, spread
 
     def __call__(self, batch: Batch) -> Outputs:
-        """Fits it; a proposal that is not finite counts as all-zero, at an infinite cost."""
+        """Fits it."""
         candidates: Tensor = batch["candidates"]
         costs = costs_of(candidates, batch["costs"])
         rows, _, horizon, size = candidates.shape
         fresh = self.planner.init((rows, horizon, size), None, candidates.device)
         fitted: PlannerState = self.planner.refit(fresh, candidates.nan_to_num(0.0, 0.0, 0.0), costs)
-        return {"mean": fitted.mean, "std": fitted.std.clamp_min(self.spread), "elites": fitted.elites}
+        some = costs.isfinite().any(1)[:, None, None]
+        return {
+            "mean": torch.where(some, fitted.mean, fresh.mean),
+            "std": torch.where(some, fitted.std.clamp_min(self.spread), fresh.std),
+            "elites": fitted.elites,
+        }
 
 
 class Keep:

@@ -25,6 +25,7 @@ from mstar_plan.rollout.plan_walk import CONTEXT, RESULTS, plan_graph, plan_walk
 from mstar_plan.rollout.planner import Planner, PlannerConfig, make_planner
 from mstar_plan.rollout.rerank_nodes import Adopt, Choose, Keep, Limit
 from mstar_plan.types import ActionSpec
+from mstar_plan.walks.component import Component
 from mstar_plan.walks.graph import Graph, prefixed
 from mstar_plan.walks.rewrite import Renaming, rewrite
 from mstar_plan.walks.step import Node, Parallel, Sequential, Step, nodes_of
@@ -95,9 +96,10 @@ def rerank_graph(
     """
     check_actions(proposer, model.spec)
     made = make_planner(planner, model.spec.action) if isinstance(planner, PlannerConfig) else planner
-    between = {
+    between: dict[str, Component] = {
         "limit": Limit(SearchSpace(model.spec.action)),
         "choose": Choose(),
+        "choose_start": Choose(last=False),
         "adopt": Adopt(made, spread),
         "keep": Keep(),
     }
@@ -116,15 +118,16 @@ def rerank_walk(proposer: Proposer) -> Walk:
     Gives "actions" [B, S, A], their "cost" [B], the "choice" [B] of the "proposed" [B, K, S, A], and all
     "proposal_costs" [B, K].
     """
-    step = Sequential((_see_and_propose(proposer), *_judge("actions", "cost")))
+    choose = _choose("choose", {"best": "actions", "cost": "cost"})
+    step = Sequential((_see_and_propose(proposer), *_judge(), choose))
     return Walk("rerank", step, _inputs(proposer), ("actions", "cost", *JUDGED))
 
 
 def refine_walk(proposer: Proposer, planner: Planner) -> Walk:
     """A search that starts from K proposals; its "plan" [B, H, A] costs no more than the best of them.
 
-    Gives what a plan walk gives, and what "rerank" gives of the proposals; "cost" is the plan's, "proposal_cost" [B] the
-    best proposal's.
+    Gives what a plan walk gives, and what "rerank" gives of the proposals; "cost" is the plan's, "proposal_cost" [B]
+    the best proposal's.
     """
     search = plan_walk(GOAL, False, planner)
     found = {"plan": "found", "cost": "found_cost"}
@@ -136,7 +139,8 @@ def refine_walk(proposer: Proposer, planner: Planner) -> Walk:
     step = Sequential(
         (
             _see_and_propose(proposer),
-            *_judge("best", "proposal_cost"),
+            *_judge(),
+            _choose("choose_start", {"best": "best", "cost": "proposal_cost"}),
             Node(
                 "adopt",
                 {"candidates": "judged_candidates", "costs": "proposal_costs"},
@@ -197,8 +201,13 @@ def _see_and_propose(proposer: Proposer) -> Step:
     return Parallel((propose, encode, Sequential((encode_goal, embed_goal))))
 
 
-def _judge(best: str, cost: str) -> tuple[Step, ...]:
-    """Proposals are limited, rolled out and scored; the best one goes to the wires `best` and `cost`."""
+def _choose(component: str, writes: Mapping[str, str]) -> Node:
+    reads = {"actions": "proposed", "costs": "proposal_costs"}
+    return Node("choose", reads, {**writes, "choice": "choice"}, f"{BETWEEN}.{component}")
+
+
+def _judge() -> tuple[Step, ...]:
+    """Proposals are limited, rolled out and scored."""
     own = {"candidates": "proposals", "actions": "judged", "horizon": "horizon"}
     shared = {name: name for name in ("latents", "context_latents", "context_actions", "state")}
     names = Renaming(
@@ -216,11 +225,9 @@ def _judge(best: str, cost: str) -> tuple[Step, ...]:
         f"{BETWEEN}.limit",
     )
     scored = {"embedded": "judge.embedded", "goal": "goal", "candidates": "judged_candidates"}
-    chosen = {"best": best, "cost": cost, "choice": "choice"}
     return (
         limit,
         *(rewrite(step, names) for step in roll_out),
         Node("judge.embed", {"latents": "judge.predicted"}, {"embedded": "judge.embedded"}, _of_world("embed")),
         Node("judge.score", scored, {"costs": "proposal_costs"}, _of_world("score")),
-        Node("choose", {"actions": "proposed", "costs": "proposal_costs"}, chosen, f"{BETWEEN}.choose"),
     )

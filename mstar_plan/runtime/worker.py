@@ -22,6 +22,7 @@ from mstar_plan.runtime.failure import as_error
 from mstar_plan.runtime.flight import Arrival, Call, Flight
 from mstar_plan.runtime.request import Request
 from mstar_plan.runtime.scheduler import Scheduler, SchedulerConfig
+from mstar_plan.walks.component import release
 
 _log = logging.getLogger(__name__)
 
@@ -244,6 +245,8 @@ class Worker:
         with flight.lock:
             flight.dispatched.discard(call.node.name)
             if flight.request.ended:
+                if not isinstance(answer, MStarError):
+                    release(answer.values())  # nobody else will have seen what it took
                 return
             if isinstance(answer, MStarError):
                 flight.fail(answer)

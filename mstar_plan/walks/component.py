@@ -12,6 +12,7 @@ Any of them may be `Owned` as well: then it is released with its request.
 from __future__ import annotations
 
 import enum
+import logging
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, Self, runtime_checkable
 
@@ -21,6 +22,8 @@ from mstar_plan.errors import MStarError
 from mstar_plan.walks.batch import Batch
 
 Outputs = Mapping[str, Any]
+
+_log = logging.getLogger(__name__)
 
 
 @runtime_checkable
@@ -51,10 +54,13 @@ class Owned(Protocol):
 
 
 def release(values: Iterable[Any]) -> None:
-    """Releases those among the values that are `Owned`."""
+    """Releases those among the values that are `Owned`; one that fails is told to the log, and keeps no other."""
     for value in values:
         if not isinstance(value, Tensor) and hasattr(value, "release"):
-            value.release()
+            try:
+                value.release()
+            except Exception:  # whoever ends a request must not break by it
+                _log.exception("a %s was not released", type(value).__name__)
 
 
 class Batching(enum.Enum):

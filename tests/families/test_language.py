@@ -58,7 +58,7 @@ def test_tools_are_told_where_the_template_knows_none() -> None:
 
 
 def test_earlier_calls_reach_the_template() -> None:
-    text = servable(template="{{ messages[0].tool_calls[0].function.arguments }}").text
+    text = servable(template="{{ messages[0].tool_calls[0].function.arguments | tojson }}").text
     message = ChatMessage("assistant", "", tool_calls=(ToolCall("f", '{"x": 1}'),))
     assert vocabulary().decode(prompt_of(text.chat([message], TextOptions(max_tokens=4)))) == '{"x": 1}'
 

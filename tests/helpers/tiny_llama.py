@@ -28,10 +28,10 @@ CONFIG = LlamaConfig(
 )
 
 
-def vocabulary(start: int | None = None) -> BpeVocabulary:
+def vocabulary(start: int | None = None, ends: tuple[int, ...] = (END,)) -> BpeVocabulary:
     """One token a byte, after the two special ones."""
     return BpeVocabulary.of(
-        [*SPECIAL, *sorted(pre_tokenizers.ByteLevel.alphabet())], [], SPECIAL, ends=[END], start=start
+        [*SPECIAL, *sorted(pre_tokenizers.ByteLevel.alphabet())], [], SPECIAL, ends=ends, start=start
     )
 
 
@@ -52,6 +52,8 @@ def tensors(config: LlamaConfig = CONFIG, seed: int = 0) -> dict[str, Tensor]:
             if config.attention_bias:
                 made[f"{prefix}.self_attn.{name}_proj.bias"] = draw(rows)
         made[f"{prefix}.self_attn.o_proj.weight"] = draw(hidden, heads)
+        if config.attention_bias:
+            made[f"{prefix}.self_attn.o_proj.bias"] = draw(hidden)
         for name in ("gate", "up"):
             made[f"{prefix}.mlp.{name}_proj.weight"] = draw(config.intermediate_size, hidden)
         made[f"{prefix}.mlp.down_proj.weight"] = draw(hidden, config.intermediate_size)

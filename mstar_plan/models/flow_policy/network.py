@@ -115,4 +115,3 @@ class FlowNet(nn.Module):
             h_RW = block(h_RW, condition_RW)
         v_RI: Tensor = self.leave(self.norm(h_RW))
         return v_RI.view(x_BKSA.shape)
-

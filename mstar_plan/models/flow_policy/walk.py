@@ -77,7 +77,7 @@ class Draw:
         Raises:
             InvalidInputError: The number of proposals is not in 1 to `MOST_PROPOSALS`.
         """
-        count = batch["proposals"] if "proposals" in batch else 1
+        count = batch.values.get("proposals", 1)
         if not 1 <= count <= MOST_PROPOSALS:
             raise InvalidInputError(f"proposals is {count}; it needs 1 to {MOST_PROPOSALS}", field="proposals")
         return {"noise": draw(batch["seed"], (count, *self.shape))}
@@ -163,7 +163,9 @@ def act_walk() -> Walk:
 
 def propose_walk() -> Walk:
     """K chunks [B, K, S, A]."""
-    return Walk("propose", _proposing(Node("draw", ("seed", "proposals"), ("noise",)), "actions"), PROPOSE, ("actions",))
+    return Walk(
+        "propose", _proposing(Node("draw", ("seed", "proposals"), ("noise",)), "actions"), PROPOSE, ("actions",)
+    )
 
 
 def policy_graph(policy: FlowPolicy, name: str = "") -> Graph:

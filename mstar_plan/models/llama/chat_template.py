@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NoReturn, Protocol
 
@@ -14,6 +15,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from mstar_plan.errors import InvalidInputError, WeightsError
 
 MAX_TEMPLATE = 256 * 1024  # characters
+# What a template's expressions may raise beside Jinja's own errors.
+_REFUSALS = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, RecursionError)
 
 
 class Encoder(Protocol):
@@ -23,8 +26,9 @@ class Encoder(Protocol):
         """Ids of a text; `literal`: special tokens in it are plain text."""
         ...
 
-    def has_special(self, text: str) -> bool:
-        """Whether a text spells out a special token."""
+    @property
+    def special(self) -> tuple[str, ...]:
+        """Texts of the special tokens."""
         ...
 
 
@@ -35,6 +39,10 @@ class ChatTemplate:
         text: Jinja, as published models bring it.
         tokens: {name: text} of special tokens that it may use, `bos_token` and `eos_token` for two.
 
+    Attributes:
+        takes_tools: It tells the model of tools.
+        takes_calls: It writes down the calls of earlier messages.
+
     Raises:
         WeightsError: It is too long, or no Jinja.
     """
@@ -42,7 +50,9 @@ class ChatTemplate:
     def __init__(self, text: str, tokens: Mapping[str, str] | None = None) -> None:
         if not text or len(text) > MAX_TEMPLATE:
             raise WeightsError(f"the chat template has {len(text)} characters; 1 to {MAX_TEMPLATE}", field="template")
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+        )
         environment.globals |= {"raise_exception": _refuse, "strftime_now": lambda form: datetime.now().strftime(form)}
         environment.filters["tojson"] = lambda value, **options: json.dumps(value, ensure_ascii=False, **options)
         try:
@@ -50,7 +60,7 @@ class ChatTemplate:
         except jinja2.TemplateError as error:
             raise WeightsError(f"the chat template is damaged: {error}", field="template") from error
         self._tokens = dict(tokens or {})
-        self.takes_tools = "tools" in text
+        self.takes_tools, self.takes_calls = "tools" in text, "tool_calls" in text
 
     def render(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> str:
         """The prompt that asks for the next message of a conversation.
@@ -62,7 +72,7 @@ class ChatTemplate:
             return self._template.render(
                 messages=list(messages), tools=list(tools) or None, add_generation_prompt=True, **self._tokens
             )
-        except (jinja2.TemplateError, TypeError, KeyError, AttributeError) as error:
+        except (jinja2.TemplateError, *_REFUSALS) as error:
             raise InvalidInputError(
                 f"the model's chat template refuses these messages: {error}", field="messages"
             ) from error
@@ -70,22 +80,51 @@ class ChatTemplate:
     def encode(
         self, encoder: Encoder, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
     ) -> list[int]:
-        """Tokens of the prompt. Special tokens spelled out in a message's text are read as text.
+        """Tokens of the prompt. Special tokens spelled out in a message or a tool are read as text.
+
+        They are out of the template's sight: in their place it sees a word that nobody can guess.
 
         Raises:
             InvalidInputError: See `render`.
         """
-        if not any(encoder.has_special(str(message.get("content", ""))) for message in messages):
-            return encoder.encode(self.render(messages, tools))
-        mark = f"\x00{secrets.token_hex(8)}-"
-        marked = [{**message, "content": f"{mark}{i}\x00"} for i, message in enumerate(messages)]
-        first, *rest = self.render(marked, tools).split(mark)
-        tokens = encoder.encode(first)
-        for part in rest:
-            number, _, after = part.partition("\x00")
-            tokens += encoder.encode(str(messages[int(number)].get("content", "")), literal=True)
-            tokens += encoder.encode(after)
+        marks = _Marks(encoder.special)
+        try:
+            hidden = marks.hide(list(messages)), marks.hide(list(tools))
+        except RecursionError as error:
+            raise InvalidInputError(
+                "messages or tools are nested too deep; send flatter ones", field="tools"
+            ) from error
+        tokens: list[int] = []
+        for text, literal in marks.parts(self.render(*hidden)):
+            tokens += encoder.encode(text, literal=literal)
         return tokens
+
+
+class _Marks:
+    """Stands for what must be read as text, while a template arranges the rest."""
+
+    def __init__(self, special: Sequence[str]) -> None:
+        longest_first = sorted((text for text in special if text), key=len, reverse=True)
+        self._special = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+        self._key = secrets.token_hex(8)
+        self._found: list[str] = []
+
+    def hide(self, value: Any) -> Any:
+        """Plain data with a mark for each special token."""
+        if isinstance(value, str):
+            return self._special.sub(self._mark, value)
+        if isinstance(value, Mapping):
+            return {self.hide(name): self.hide(each) for name, each in value.items()}
+        return [self.hide(each) for each in value] if isinstance(value, list | tuple) else value
+
+    def parts(self, text: str) -> Iterator[tuple[str, bool]]:
+        """Cuts a text at its marks: pieces of it, and what a mark stands for (True)."""
+        for number, part in enumerate(re.split(f"{self._key}x([0-9]+)x", text)):
+            yield (self._found[int(part)], True) if number % 2 else (part, False)
+
+    def _mark(self, match: re.Match[str]) -> str:
+        self._found.append(match[0])
+        return f"{self._key}x{len(self._found) - 1}x"
 
 
 def _refuse(reason: str) -> NoReturn:

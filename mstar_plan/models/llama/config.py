@@ -27,7 +27,7 @@ class RopeScaling:
     original_max_position_embeddings: int = 8192
 
     def __post_init__(self) -> None:
-        if self.high_freq_factor <= self.low_freq_factor or self.factor <= 0:
+        if not (0 < self.low_freq_factor < self.high_freq_factor < math.inf and 0 < self.factor < math.inf):
             raise WeightsError(
                 f"rope scaling has factor {self.factor} and factors of frequency {self.low_freq_factor} to "
                 f"{self.high_freq_factor}; it needs a positive factor, and the low below the high",
@@ -52,7 +52,7 @@ class LlamaConfig:
         rope_theta: Base of the rotary frequencies.
         rope_scaling: Their stretch, or None.
         tie_word_embeddings: The head uses the embedding's weights.
-        attention_bias: Query, key and value projections have biases.
+        attention_bias: Query, key and value projections have biases; the output's may have one, too.
     """
 
     vocab_size: int

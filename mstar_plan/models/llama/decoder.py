@@ -78,7 +78,9 @@ class _Layer:
 
         self._qkv = Projection(joined("weight"), joined("bias") if config.attention_bias else None, twice=twice)
         out = weights.take(f"{prefix}.self_attn.o_proj.weight", config.hidden_size, heads * config.head_dim)
-        self._out = Projection(out, twice=twice)
+        out_bias = f"{prefix}.self_attn.o_proj.bias"  # some published models have one beside the others
+        has_bias = config.attention_bias and out_bias in weights
+        self._out = Projection(out, weights.take(out_bias, config.hidden_size) if has_bias else None, twice=twice)
         shape = (config.intermediate_size, config.hidden_size)
         gates = [weights.take(f"{prefix}.mlp.{name}_proj.weight", *shape) for name in ("gate", "up")]
         self._gate_up = Projection(torch.cat(gates), twice=twice)
@@ -105,6 +107,9 @@ class _Weights:
 
     def __init__(self, tensors: Mapping[str, Tensor], dtype: torch.dtype, device: torch.device | str | None) -> None:
         self._left, self._dtype, self._device = dict(tensors), dtype, device
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._left
 
     def take(self, name: str, *shape: int) -> Tensor:
         tensor = self._left.pop(name, None)

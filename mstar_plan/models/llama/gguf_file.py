@@ -50,6 +50,7 @@ class GgufModel:
         tensors: Weights by published name, float32.
         vocabulary: Its tokenizer.
         chat_template: Jinja text; empty if the file has none.
+        special: {name that chat templates use: text} of the tokens that begin and end.
         name: What the file calls it.
         licence: As the file says; empty if it does not.
     """
@@ -58,6 +59,7 @@ class GgufModel:
     tensors: Mapping[str, Tensor]
     vocabulary: BpeVocabulary
     chat_template: str
+    special: Mapping[str, str]
     name: str
     licence: str
 
@@ -74,25 +76,44 @@ def read_gguf(path: Path) -> GgufModel:
     if not MIN_BYTES <= size <= MAX_BYTES:
         raise WeightsError(f"{path} has {size} bytes; a GGUF file has {MIN_BYTES} to {MAX_BYTES}", field="weights")
     try:
-        reader = gguf.GGUFReader(path)
-        facts = _Facts(path, {name: field.contents() for name, field in reader.fields.items()})
-        config = _config(facts, [tensor.name for tensor in reader.tensors])
+        return _read(path)
+    except (ValueError, LookupError, ArithmeticError, TypeError, RuntimeError) as error:  # the library checks little
+        raise WeightsError(
+            f"{path.name} is damaged, or not supported: {error}; get it anew", field="weights"
+        ) from error
+
+
+def _read(path: Path) -> GgufModel:
+    reader = _BoundedReader(path)
+    facts = _Facts(path, {name: field.contents() for name, field in reader.fields.items()})
+    config = _config(facts, [tensor.name for tensor in reader.tensors])
+    vocabulary = _vocabulary(facts)
+    with np.errstate(all="ignore"):  # damaged scales may be NaN
         tensors = {_published(path, tensor.name): _dequantised(tensor) for tensor in reader.tensors}
-    except (ValueError, IndexError, KeyError, OverflowError, TypeError) as error:
-        raise WeightsError(f"{path.name} is damaged: {error}; get it anew", field="weights") from error
     for name, heads in (("q", config.num_attention_heads), ("k", config.num_key_value_heads)):
         for layer in range(config.num_hidden_layers):
             key = f"model.layers.{layer}.self_attn.{name}_proj.weight"
             if key in tensors:
                 tensors[key] = _apart(tensors[key], heads)
+    names = {kind: facts.get(f"tokenizer.ggml.{kind}_id", None) for kind in ("bos_token", "eos_token")}
     return GgufModel(
         config,
         tensors,
-        _vocabulary(facts),
+        vocabulary,
         str(facts.get("tokenizer.chat_template", "")),
+        {kind: vocabulary.text_of(int(token)) for kind, token in names.items() if token is not None},
         str(facts.get("general.name", path.stem)),
         str(facts.get("general.license", "")),
     )
+
+
+class _BoundedReader(gguf.GGUFReader):  # type: ignore[misc]
+    """The library's reader takes what lies beyond the file's end for empty, however much of it there is said to be."""
+
+    def _get(self, offset: int, dtype: Any, count: Any = 1, override_order: Any = None) -> Any:
+        if offset + int(count) * np.dtype(dtype).itemsize > len(self.data):
+            raise IndexError("it ends too early")
+        return super()._get(offset, dtype, count, override_order)
 
 
 class _Facts:
@@ -164,12 +185,13 @@ def _vocabulary(facts: _Facts) -> BpeVocabulary:
     types = facts.get("tokenizer.ggml.token_type", [])
     if len(tokens) > MAX_VOCABULARY or len(merges) > MAX_VOCABULARY:
         raise WeightsError(f"the vocabulary has {len(tokens)} tokens; at most {MAX_VOCABULARY}", field="tokenizer")
+    ends = {int(facts.need("tokenizer.ggml.eos_token_id")), int(facts.get("tokenizer.ggml.eot_token_id", -1))} - {-1}
     special = [token for token, of in zip(tokens, types, strict=True) if of == CONTROL] if types else []
     return BpeVocabulary.of(
         tokens,
         _merges(merges),
         special,
-        ends=[int(facts.need("tokenizer.ggml.eos_token_id"))],
+        ends=ends,
         start=int(facts.get("tokenizer.ggml.bos_token_id", 0))
         if facts.get("tokenizer.ggml.add_bos_token", False)
         else None,

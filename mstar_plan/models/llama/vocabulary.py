@@ -20,6 +20,9 @@ class BpeVocabulary:
         tokenizer: Of the library.
         ends: Ids of the tokens that end an answer.
         start: Id of the token that every prompt begins with; None for none.
+
+    Attributes:
+        special: Texts of the special tokens.
     """
 
     def __init__(self, tokenizer: Tokenizer, *, ends: Iterable[int], start: int | None = None) -> None:
@@ -29,7 +32,7 @@ class BpeVocabulary:
         self.size: int = tokenizer.get_vocab_size()
         self.ends = frozenset(ends)
         self.start = start
-        self._special = tuple(token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special)
+        self.special = tuple(token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special)
         if not self.ends or not all(0 <= end < self.size for end in self.ends):
             raise WeightsError(f"the ending tokens are {sorted(self.ends)}, of {self.size}", field="tokenizer")
 
@@ -71,6 +74,11 @@ class BpeVocabulary:
     def from_file(path: Path, *, ends: Iterable[int], start: int | None = None) -> BpeVocabulary:
         """Reads a published `tokenizer.json`.
 
+        Args:
+            path: The file.
+            ends: Ids that end an answer.
+            start: Id that every prompt begins with; None: what the file itself puts before a text, if anything.
+
         Raises:
             WeightsError: It is absent, too large or damaged.
         """
@@ -80,7 +88,7 @@ class BpeVocabulary:
             tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
         except Exception as error:  # the library raises bare exceptions
             raise WeightsError(f"{path} is damaged: {error}", field="tokenizer") from error
-        return BpeVocabulary(tokenizer, ends=ends, start=start)
+        return BpeVocabulary(tokenizer, ends=ends, start=_own_start(tokenizer) if start is None else start)
 
     def encode(self, text: str, *, literal: bool = False) -> list[int]:
         """Ids of a text.
@@ -91,10 +99,6 @@ class BpeVocabulary:
         """
         ids: list[int] = (self._literal if literal else self._tokenizer).encode(text, add_special_tokens=False).ids
         return ids
-
-    def has_special(self, text: str) -> bool:
-        """Whether a text spells out a special token."""
-        return any(token in text for token in self._special)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids; special tokens have none.
@@ -125,6 +129,12 @@ class BpeVocabulary:
         """The tokenizer's own description."""
         text: str = self._tokenizer.to_str()
         return text
+
+
+def _own_start(tokenizer: Tokenizer) -> int | None:
+    """The special token that a tokenizer puts before a text by itself."""
+    plain, whole = (tokenizer.encode("a", add_special_tokens=special).ids for special in (False, True))
+    return int(whole[0]) if len(whole) > len(plain) and whole[: len(plain)] != plain else None
 
 
 class _Reader:

@@ -15,13 +15,15 @@ from mstar_plan.errors import ComponentError, InvalidInputError
 from mstar_plan.runtime.generation.vocabulary import Vocabulary
 
 MAX_GRAMMAR = 64 * 1024  # characters
+MOST_SAID = 400  # characters of the library's complaint, which quotes the grammar
+JSON = {"whitespace_pattern": r"[ \n\r\t]{0,32}"}  # bounded: a small model would write white space for ever
 
 
 class Grammars:
     """Makes grammars for one vocabulary; its tokens are analysed once."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self._tokens = llguidance.LLTokenizer(vocabulary.json(), vocabulary.size, min(vocabulary.ends))
+        self._tokens = llguidance.LLTokenizer(vocabulary.json(), vocabulary.size, sorted(vocabulary.ends))
         self._size = vocabulary.size
 
     def of_schema(self, schema: Mapping[str, Any]) -> Grammar:
@@ -30,12 +32,12 @@ class Grammars:
         Raises:
             InvalidInputError: It is no schema, too long, or uses what is not supported.
         """
-        text = json.dumps(schema or {"type": "object"})
-        _check_length(text, "json_schema")
         try:
-            return self._made(llguidance.LLMatcher.grammar_from_json_schema(text), "json_schema")
-        except ValueError as error:
-            raise InvalidInputError(f"json_schema cannot be used: {error}", field="json_schema") from error
+            text = json.dumps(schema or {"type": "object"})
+            _check_length(text, "json_schema")
+            return self._made(llguidance.LLMatcher.grammar_from_json_schema(text, defaults=JSON), "json_schema")
+        except (ValueError, TypeError, RecursionError) as error:
+            raise _unusable("json_schema", error) from error
 
     def of_lark(self, grammar: str) -> Grammar:
         """Text that fits a Lark grammar.
@@ -47,12 +49,12 @@ class Grammars:
         try:
             return self._made(llguidance.LLMatcher.grammar_from_lark(grammar), "grammar")
         except ValueError as error:
-            raise InvalidInputError(f"grammar cannot be used: {error}", field="grammar") from error
+            raise _unusable("grammar", error) from error
 
     def _made(self, grammar: str, field: str) -> Grammar:
         matcher = llguidance.LLMatcher(self._tokens, grammar, log_level=0)
         if matcher.is_error():
-            raise InvalidInputError(f"{field} cannot be used: {matcher.get_error()}", field=field)
+            raise _unusable(field, matcher.get_error())
         return Grammar(matcher, self._size)
 
 
@@ -70,8 +72,10 @@ class Grammar:
     def mask(self, logits_V: Tensor) -> Tensor:
         """The logits with -inf where a token may not come next."""
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
-        allowed = torch.from_numpy(np.unpackbits(bits, count=self._size, bitorder="little"))
-        return logits_V.masked_fill(~allowed.bool().to(logits_V.device), -torch.inf)
+        allowed = np.zeros(len(logits_V), np.bool_)  # models may have more rows than their tokenizer has tokens
+        known = min(self._size, len(logits_V))
+        allowed[:known] = np.unpackbits(bits, count=known, bitorder="little")
+        return logits_V.masked_fill(~torch.from_numpy(allowed).to(logits_V.device), -torch.inf)
 
     def accept(self, token: int) -> None:
         """Goes on by a token.
@@ -85,6 +89,11 @@ class Grammar:
     def copy(self) -> Grammar:
         """Another answer that stands at the same place."""
         return Grammar(self._matcher.deep_copy(), self._size)
+
+
+def _unusable(field: str, why: object) -> InvalidInputError:
+    text = str(why)
+    return InvalidInputError(f"{field} cannot be used: {text[:MOST_SAID]}", field=field)
 
 
 def _check_length(text: str, field: str) -> None:

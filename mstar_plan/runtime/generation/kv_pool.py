@@ -71,6 +71,7 @@ class KVPool:
         self._known: OrderedDict[bytes, int] = OrderedDict()  # hash of all tokens up to a page's end: the page
         self._hash_of: dict[int, bytes] = {}
         self._room = threading.Condition()
+        self._stepping = threading.Lock()
         self._queue: deque[object] = deque()  # who waits for room, first come first served
         self._busy = False  # a step reads and writes pages now
         self._later: list[Callable[[], None]] = []  # what waits for the step's end
@@ -92,11 +93,21 @@ class KVPool:
         return len(self._queue)
 
     def take(self, count: int, wait_s: float = 0.0) -> list[int]:
-        """Takes pages, side by side where possible.
+        """Takes fresh pages, side by side where there is room; see `open`."""
+        return self.open((), count, wait_s)[1]
+
+    def open(self, tokens: Sequence[int], count: int, wait_s: float = 0.0) -> tuple[list[int], list[int]]:
+        """Takes pages for a sequence: known ones that hold the start of `tokens`, and fresh ones.
+
+        Nothing is held while it waits: two that wait for each other's pages would wait for ever.
 
         Args:
-            count: How many.
+            tokens: What the sequence begins with; at least one token is left to read.
+            count: How many pages, known ones included.
             wait_s: How long to wait for room, in seconds; others that wait already come first.
+
+        Returns:
+            The known pages, in order, and the fresh ones.
 
         Raises:
             LimitExceededError: The whole pool is smaller.
@@ -108,40 +119,32 @@ class KVPool:
                 "shorter prompt, or ask for fewer tokens",
                 field="max_tokens",
             )
+        keys = list(_hashes(tokens[: max(0, len(tokens) - 1)]))[:count]
         ticket = object()
         with self._room:
             if len(self._queue) >= MAX_WAITING:
                 raise self._full(count)
             self._queue.append(ticket)
             try:
-                ready = self._room.wait_for(lambda: self._queue[0] is ticket and self._free() >= count, wait_s)
-                if not ready:
-                    raise self._full(count)
-                return self._allocate(count)
+                if not self._room.wait_for(lambda: self._queue[0] is ticket and self._fits(keys, count), wait_s):
+                    raise self._full(count - len(self._find(keys)))
+                found = self._find(keys)
+                self._holders[found] += 1
+                self._touch(keys[: len(found)])
+                return found, self._allocate(count - len(found))
             finally:
                 self._queue.remove(ticket)
                 self._room.notify_all()
 
-    def find(self, tokens: Sequence[int]) -> list[int]:
-        """Takes the known pages that hold the start of `tokens`, as many as there are; at least one token is left."""
-        pages: list[int] = []
-        with self._room:
-            for key in _hashes(tokens[: len(tokens) - 1]):
-                page = self._known.get(key)
-                if page is None:
-                    break
-                self._known.move_to_end(key)
-                self._holders[page] += 1
-                pages.append(page)
-        return pages
-
     def learn(self, tokens: Sequence[int], pages: Sequence[int], first: int) -> None:
         """Notes that `pages` hold `tokens` (whole pages, from the start), for those from number `first` on."""
         with self._room:
-            for number, key in enumerate(_hashes(tokens)):
+            keys = list(_hashes(tokens))
+            for number, key in enumerate(keys):
                 if number >= first and key not in self._known and pages[number] not in self._hash_of:
                     self._known[key] = pages[number]
                     self._hash_of[pages[number]] = key
+            self._touch(keys)
 
     def share(self, pages: Sequence[int]) -> None:
         """One more sequence holds these."""
@@ -167,17 +170,18 @@ class KVPool:
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """While pages are read and written, by the thread that is in here alone."""
-        with self._room:
-            self._busy = True
-        try:
-            yield
-        finally:
+        """While pages are read and written; one thread is in here at a time."""
+        with self._stepping:
             with self._room:
-                self._busy = False
-                later, self._later = self._later, []
-                for action in later:
-                    action()
+                self._busy = True
+            try:
+                yield
+            finally:
+                with self._room:
+                    self._busy = False
+                    later, self._later = self._later, []
+                    for action in later:
+                        action()
 
     def copy_page(self, source: int, target: int) -> None:
         """Copies keys and values of all layers."""
@@ -194,6 +198,24 @@ class KVPool:
     def _free(self) -> int:
         return int((self._holders == 0).sum())
 
+    def _find(self, keys: Sequence[bytes]) -> list[int]:
+        pages: list[int] = []
+        for key in keys:
+            if key not in self._known:
+                break
+            pages.append(self._known[key])
+        return pages
+
+    def _fits(self, keys: Sequence[bytes], count: int) -> bool:
+        found = self._find(keys)
+        return self._free() - int((self._holders[found] == 0).sum()) >= count - len(found)
+
+    def _touch(self, keys: Sequence[bytes]) -> None:
+        """These have just been of use. The last is forgotten first: what is behind a forgotten page is never found."""
+        for key in reversed(keys):
+            if key in self._known:
+                self._known.move_to_end(key)
+
     def _free_pages(self, pages: Sequence[int]) -> None:
         if not pages:
             return
@@ -208,17 +230,16 @@ class KVPool:
         if not count:
             return []
         free = self._holders == 0
-        fresh = free.copy()
-        fresh[list(self._hash_of)] = False
-        start = _run(fresh, count)
+        worth = np.zeros(self.pages, np.int64)  # of what a page is known for: the later it was of use, the more
+        worth[list(self._known.values())] = np.arange(1, len(self._known) + 1)
+        start = _run(free & (worth == 0), count)
         if start is None:
-            start = _run(free, count)
+            start = _cheapest(free, worth, count)
         if start is not None:
             pages = list(range(start, start + count))
         else:
-            unknown = np.flatnonzero(fresh).tolist()
-            oldest = [page for page in self._known.values() if free[page]]
-            pages = [*unknown, *oldest][:count]
+            order = np.flatnonzero(free)
+            pages = sorted(order[np.argsort(worth[order], kind="stable")][:count].tolist())
         for page in pages:
             key = self._hash_of.pop(page, None)
             if key is not None:
@@ -241,6 +262,15 @@ def _run(free: npt.NDArray[np.bool_], count: int) -> int | None:
     starts, lengths = edges[::2], edges[1::2] - edges[::2]
     fits = np.flatnonzero(lengths >= count)
     return int(starts[fits[np.argmin(lengths[fits])]]) if len(fits) else None
+
+
+def _cheapest(free: npt.NDArray[np.bool_], worth: npt.NDArray[np.int64], count: int) -> int | None:
+    """Start of the `count` free pages side by side that are worth least in all, or None."""
+    if count > len(free):
+        return None
+    held, sums = (np.concatenate([[0], np.cumsum(each)]) for each in (~free, worth))
+    starts = np.flatnonzero(held[count:] == held[:-count])
+    return int(starts[np.argmin(sums[starts + count] - sums[starts])]) if len(starts) else None
 
 
 def _hashes(tokens: Sequence[int]) -> Iterator[bytes]:

@@ -16,6 +16,7 @@ from torch import Tensor
 from mstar_plan.errors import ComponentError
 from mstar_plan.runtime.generation.text import TextOptions
 
+COLD = 1e-4  # a temperature below is greedy: logits divided by it would leave float32's range
 FIRST_LOOK = 256  # likeliest tokens that top-p looks at before it sorts all of them
 
 
@@ -96,7 +97,7 @@ def draw(logits_V: Tensor, options: TextOptions, answer: int, step: int) -> int:
     Raises:
         ComponentError: No logit is finite.
     """
-    if options.temperature == 0:
+    if options.temperature < COLD:
         token = int(logits_V.argmax())
         if not math.isfinite(float(logits_V[token])):
             raise ComponentError("the model gave logits that are not finite; its weights may be damaged")
@@ -117,7 +118,7 @@ def log_probabilities(logits_V: Tensor, token: int, most: int) -> tuple[float, l
     log_V = logits_V.float().log_softmax(-1)
     if not most:
         return float(log_V[token]), []
-    values, ids = log_V.topk(most)
+    values, ids = log_V.topk(min(most, len(log_V)))
     return float(log_V[token]), list(zip(ids.tolist(), values.tolist(), strict=True))
 
 

@@ -47,12 +47,7 @@ class Sequence:
             LimitExceededError: The pool is too small for it.
             OverloadedError: There was no room in time.
         """
-        found = pool.find(prompt)
-        try:
-            fresh = pool.take(pages_for(length) - len(found) + spare, wait_s)
-        except BaseException:
-            pool.give_back(found)
-            raise
+        found, fresh = pool.open(prompt, pages_for(length) + spare, wait_s)
         sequence = cls(pool, [*found, *fresh[spare:]], prompt[: len(found) * PAGE])
         sequence._spare = fresh[:spare]
         return sequence

@@ -13,6 +13,7 @@ FinishReason = Literal["stop", "length", "tool_calls"]
 MAX_STOPS, MAX_STOP_CHARACTERS = 16, 256
 MAX_ANSWERS = 16
 MAX_TOP_LOGPROBS = 20
+MAX_BIAS = 1e6
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +22,7 @@ class TextOptions:
 
     Attributes:
         max_tokens: Most tokens to write; None: what is left of the context, or the server's limit.
-        temperature: 0 is greedy.
+        temperature: 0 is greedy, and so is anything below 1e-4.
         top_k: 0 is off.
         top_p: 1 is off.
         min_p: 0 is off; tokens less likely than this part of the likeliest one are left out.
@@ -72,8 +73,12 @@ class TextOptions:
             )
         if self.json_schema is not None and self.grammar is not None:
             raise InvalidInputError("json_schema and grammar are both set; choose one", field="grammar")
-        if not all(math.isfinite(bias) for bias in self.logit_bias.values()):
-            raise InvalidInputError("logit_bias holds NaN or infinity; send finite numbers", field="logit_bias")
+        if self.ignore_end and not (self.json_schema is None and self.grammar is None):
+            raise InvalidInputError("ignore_end and a grammar are both set; a grammar ends", field="ignore_end")
+        if not all(abs(bias) <= MAX_BIAS for bias in self.logit_bias.values()):  # NaN, too
+            raise InvalidInputError(
+                f"logit_bias holds NaN or more than {MAX_BIAS:g}; send smaller numbers", field="logit_bias"
+            )
 
 
 _BOUNDS: tuple[tuple[str, float, float], ...] = (

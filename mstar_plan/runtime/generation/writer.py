@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from mstar_plan.errors import CancelledError, InvalidInputError, LimitExceededError, MStarError
+from mstar_plan.runtime.failure import as_error
 from mstar_plan.runtime.generation.attention import way_to_attend
 from mstar_plan.runtime.generation.grammar import Grammar, Grammars
 from mstar_plan.runtime.generation.kv_pool import PAGE, KVPool
@@ -118,14 +119,15 @@ class Writer:
                 f"context is {self.config.context} in all",
                 field="max_tokens" if left >= 1 else "prompt",
             )
-        room = self.pool.pages * PAGE - len(prompt)
-        most = options.max_tokens or max(1, min(self.config.default_tokens, left, room // options.n))
+        shared, others = len(prompt) // PAGE, options.n - 1
+        room = (self.pool.pages + others * (shared - 1) - (others > 0)) // options.n * PAGE - len(prompt)  # see below
+        most = options.max_tokens or max(1, min(self.config.default_tokens, left, room))
         seed = options.seed if options.seed is not None else secrets.randbits(63)
         options = replace(options, max_tokens=most, seed=seed)
         grammar = self._grammar(options)
         length = len(prompt) + most
-        each = pages_for(length) - len(prompt) // PAGE + 1
-        spare = (options.n - 1) * each + 1 if options.n > 1 else 0
+        each = pages_for(length) - shared + 1
+        spare = others * each + 1 if others else 0
         sequence = Sequence.open(self.pool, prompt, length, spare, self.config.wait_s)
         return Writing(prompt, sequence, options, self.vocabulary, grammar)
 
@@ -149,8 +151,8 @@ class Writer:
                     step = steps[item.writing.number]
                     try:
                         step.deltas += self._write(item, logits_RV[row])
-                    except MStarError as error:
-                        step.error = error
+                    except Exception as raised:  # the step has been taken: nobody may run it again
+                        step.error = as_error("writing", raised)
         return [self._answer(writing, steps[writing.number]) for writing in writings]
 
     def _answer(self, writing: Writing, step: _Step) -> Outputs | MStarError:

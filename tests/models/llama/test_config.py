@@ -45,6 +45,11 @@ def test_both_ways_to_say_rope(key: str) -> None:
         ({"vocab_size": 0}, "vocab_size is 0"),
         ({"hidden_size": None}, "lacks or garbles"),
         ({"rope_scaling": {"rope_type": "llama3"}}, "factor"),
+        ({"rope_scaling": {"rope_type": "llama3", **STRETCH, "factor": float("nan")}}, "positive factor"),
+        ({"rope_scaling": {"rope_type": "llama3", **STRETCH, "low_freq_factor": 4.0}}, "low below the high"),
+        ({"rope_theta": float("inf")}, "rope_theta"),
+        ({"mlp_bias": True}, "mlp_bias"),
+        ({"num_hidden_layers": "many"}, "lacks or garbles"),
     ],
 )
 def test_mistakes(change: dict[str, Any], said: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,9 +44,15 @@ def write(path: Path, *, architecture: str = "llama", leave: str = "", pre: str 
     writer.add_tokenizer_pre(pre)
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     writer.add_token_list(["<|end|>", "<|start|>", *alphabet])
-    writer.add_token_types([3, 3, *[1] * 256])
+    writer.add_token_types(more.get("types") or [3, 3, *[1] * 256])
     writer.add_token_merges(["a b"] if more.get("wrong_merge") else ["! !"] if more.get("merge") else [""])
-    writer.add_eos_token_id(END)
+    writer.add_eos_token_id(more.get("end", END))
+    if more.get("stretched"):
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+    if more.get("eot"):
+        writer.add_eot_token_id(START)
+        writer.add_bos_token_id(START)
+        writer.add_add_bos_token(True)
     writer.add_chat_template("{{ messages[0].content }}")
     names = {theirs: ours for ours, theirs in _NAMES.items()}
     layers = {theirs: ours for ours, theirs in _LAYER_NAMES.items()}
@@ -59,8 +67,15 @@ def write(path: Path, *, architecture: str = "llama", leave: str = "", pre: str 
         else:
             _, _, layer, rest = name.split(".", 3)
             stored = f"blk.{layer}.{layers[rest]}"
-        if stored != leave:
+        if "attn_q" in stored and more.get("rows"):
+            values = values[: more["rows"]]
+        if more.get("quantised") and "ffn_up" in stored:
+            packed = gguf.quants.quantize(values, gguf.GGMLQuantizationType.Q8_0)
+            writer.add_tensor(stored, packed, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
+        elif stored != leave:
             writer.add_tensor(stored, np.ascontiguousarray(values))
+    if more.get("extra"):
+        writer.add_tensor(more["extra"], np.zeros((4, 4), np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -112,6 +127,68 @@ def test_missing_and_damaged_files(tmp_path: Path, no_merges: None) -> None:
     path.write_bytes(b"nonsense" * 100)
     with pytest.raises(WeightsError, match="damaged"):
         read_gguf(path)
+
+
+def test_lengths_are_not_believed(tmp_path: Path) -> None:
+    """A list that says that it has 2^62 items, at the end of the file."""
+    head = struct.pack("<IIQQ", 0x46554747, 3, 0, 1)
+    for item in (0, 4, 7, 8, 9):  # uint8, uint32, bool, text, list
+        name = b"x" * 40
+        array = struct.pack("<Q", len(name)) + name + struct.pack("<IIQ", 9, item, 2**62)
+        (tmp_path / "m.gguf").write_bytes(head + array)
+        with pytest.raises(WeightsError, match="damaged"):
+            read_gguf(tmp_path / "m.gguf")
+    (tmp_path / "m.gguf").write_bytes(struct.pack("<IIQQ", 0x46554747, 3, 2**62, 2**62))
+    with pytest.raises(WeightsError, match="damaged"):
+        read_gguf(tmp_path / "m.gguf")
+
+
+def test_damage_anywhere_is_an_error_or_another_model(tmp_path: Path, no_merges: None) -> None:
+    path = write(tmp_path / "m.gguf")
+    whole, dice = path.read_bytes(), random.Random(0)
+    head = whole.index(b"token_embd.weight") + 200
+    refused = 0
+    for _ in range(40):
+        damaged = bytearray(whole)
+        for _ in range(dice.choice((1, 1, 4))):
+            damaged[dice.randrange(head) if dice.random() < 0.8 else dice.randrange(head + 2000)] = dice.randrange(256)
+        path.write_bytes(damaged if dice.random() < 0.7 else damaged[: dice.randrange(len(damaged))])
+        try:
+            read_gguf(path)
+        except WeightsError:
+            refused += 1
+    assert refused > 15
+
+
+def test_all_ends_and_the_start_are_told(tmp_path: Path, no_merges: None) -> None:
+    found = read_gguf(write(tmp_path / "m.gguf", eot=True))
+    assert found.vocabulary.ends == {END, START}
+    assert found.vocabulary.start == START
+    assert found.special == {"bos_token": "<|start|>", "eos_token": "<|end|>"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"types": [1, 1]}, "damaged"),
+        ({"end": 5000}, "ending tokens"),
+        ({"stretched": True}, "stretches"),
+        ({"extra": "blk.0.ffn_gate_exps.weight"}, "no Llama has"),
+        ({"extra": "mm.0.weight"}, "no Llama has"),
+        ({"rows": 7}, "damaged"),
+    ],
+)
+def test_what_does_not_fit_together(tmp_path: Path, no_merges: None, settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(WeightsError, match=said):
+        read_gguf(write(tmp_path / "m.gguf", **settings))
+
+
+def test_quantised_weights_are_near(tmp_path: Path, no_merges: None) -> None:
+    found = read_gguf(write(tmp_path / "m.gguf", quantised=True))
+    want = tensors()["model.layers.0.mlp.up_proj.weight"]
+    got = found.tensors["model.layers.0.mlp.up_proj.weight"]
+    assert not torch.equal(got, want)
+    torch.testing.assert_close(got, want, atol=0.02, rtol=0)
 
 
 def test_a_missing_tensor_is_named(tmp_path: Path, no_merges: None) -> None:

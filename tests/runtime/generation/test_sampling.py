@@ -88,9 +88,28 @@ def test_greedy_is_the_likeliest_and_nothing_finite_is_an_error() -> None:
             draw(torch.full((5,), float("nan")), TextOptions(temperature=temperature, seed=0), 0, 0)
 
 
+@pytest.mark.parametrize("temperature", [1e-300, 1e-40, 1e-5])
+def test_next_to_no_temperature_is_greedy(temperature: float) -> None:
+    of = logits() * 1e4
+    assert draw(of, TextOptions(temperature=temperature, seed=0), 0, 0) == int(of.argmax())
+
+
+def test_seeds_differ_in_every_bit() -> None:
+    drawn = {uniform(seed, 0, 0) for seed in (2**63, 2**63 + 1, 2**64 - 1, 2**64 - 2, 0, 1)}
+    assert len(drawn) == 6
+
+
+def test_what_a_grammar_forbids_is_never_drawn() -> None:
+    of = torch.full((1000,), -float("inf"))
+    of[[3, 700]] = torch.tensor([0.0, 1.0])
+    for options in (TextOptions(seed=1), TextOptions(seed=1, top_k=50), TextOptions(seed=1, top_p=0.9999, min_p=1e-9)):
+        assert {draw(of, options, 0, step) for step in range(60)} == {3, 700}
+
+
 def test_log_probabilities() -> None:
     own, top = log_probabilities(logits(), 7, 3)
     want = logits().log_softmax(-1)
     assert own == pytest.approx(float(want[7]))
     assert [token for token, _ in top] == want.topk(3).indices.tolist()
     assert log_probabilities(logits(), 7, 0) == (own, [])
+    assert sum(torch.tensor([value for _, value in log_probabilities(logits(12), 7, 20)[1]]).exp()) == pytest.approx(1)

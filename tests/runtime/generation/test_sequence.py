@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mstar_plan.errors import OverloadedError
+from mstar_plan.errors import LimitExceededError, OverloadedError
 from mstar_plan.runtime.generation.kv_pool import PAGE, KVPool, KVShape
 from mstar_plan.runtime.generation.sequence import Sequence, pages_for
 
@@ -27,6 +27,15 @@ def write(sequence: Sequence, tokens: list[int]) -> None:
         None, None, :, None, None
     ]
     sequence.extend(tokens)
+
+
+def own(sequence: Sequence) -> list[int]:
+    """Pages that it may write to without copying them first."""
+    first = len(sequence) // PAGE
+    partly = (
+        first if len(sequence) % PAGE and not sequence.pool.shared(sequence._pages[first]) else pages_for(len(sequence))
+    )
+    return [*sequence._pages[partly:], *sequence._spare]
 
 
 def read(sequence: Sequence) -> list[int]:
@@ -87,13 +96,18 @@ def test_forks_share_and_copy_only_what_they_write_to() -> None:
     assert made.held == 0
 
 
-def test_no_room_gives_back_what_was_found() -> None:
-    made, prompt = pool(4), list(range(40))
+def test_no_room_holds_nothing() -> None:
+    made, prompt = pool(5), list(range(40))
     first = Sequence.open(made, prompt, 40)
     write(first, prompt)
     first.release()
+    held = made.take(1)
     with pytest.raises(OverloadedError):
         Sequence.open(made, prompt, 4 * PAGE, spare=1)
+    assert made.held == 1
+    made.give_back(held)
+    with pytest.raises(LimitExceededError):
+        Sequence.open(made, prompt, 5 * PAGE, spare=1)
     assert made.held == 0
 
 
@@ -128,6 +142,8 @@ def test_whatever_comes_every_sequence_keeps_its_own(seed: int) -> None:
             sequence.release()
         for sequence, want in living:
             assert read(sequence) == want
+        written = [page for sequence, want in living for page in own(sequence)]
+        assert len(written) == len(set(written))  # no page has two writers
     for sequence, _ in living:
         sequence.release()
     assert made.held == 0

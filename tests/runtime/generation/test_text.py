@@ -25,6 +25,10 @@ from mstar_plan.runtime.generation.text import TextOptions
         ({"stop": ("x",) * 17}, "stop"),
         ({"json_schema": {}, "grammar": "start: x"}, "grammar"),
         ({"logit_bias": {1: float("inf")}}, "logit_bias"),
+        ({"logit_bias": {1: float("nan")}}, "logit_bias"),
+        ({"logit_bias": {1: -1e30}}, "logit_bias"),
+        ({"ignore_end": True, "grammar": "start: x"}, "ignore_end"),
+        ({"ignore_end": True, "json_schema": {}}, "ignore_end"),
     ],
 )
 def test_mistakes(settings: dict, field: str) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
-from tiny_llama import CONFIG, END, pool_of, vocabulary, writer
+from tiny_llama import CONFIG, END, pool_of, tensors, vocabulary, writer
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from mstar_plan.errors import ComponentError, InvalidInputError, LimitExceededError, OverloadedError
 from mstar_plan.families.language import language_graph
@@ -24,8 +27,11 @@ class Counting:
 
     device = torch.device("cpu")
 
-    def __init__(self, broken: int = -1) -> None:
+    def __init__(self, broken: int = -1, follows: dict[int, int] | None = None) -> None:
         self.broken, self.reads = broken, []
+        self.follows = torch.tensor([t + 1 for t in range(CONFIG.vocab_size - 1)] + [END])
+        for token, following in (follows or {}).items():
+            self.follows[token] = following
 
     def forward(self, tokens_M: Any, cache: Any, rows_R: Any) -> torch.Tensor:
         self.reads.append(len(tokens_M))
@@ -33,23 +39,26 @@ class Counting:
             return torch.empty(0, CONFIG.vocab_size)
         last = tokens_M[rows_R]
         logits = torch.zeros(len(last), CONFIG.vocab_size)
-        following = torch.where(last + 1 < CONFIG.vocab_size, last + 1, END)
-        logits[torch.arange(len(last)), following] = 50.0
+        logits[torch.arange(len(last)), self.follows[last]] = 50.0
         logits[last == self.broken] = float("nan")
         return logits
 
 
-def counting(broken: int = -1, tokens: int = 1024, **settings: Any) -> Writer:
+SIZES = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+         "num_key_value_heads", "head_dim", "max_position_embeddings", "rms_norm_eps")  # fmt: skip
+
+
+def counting(broken: int = -1, tokens: int = 1024, follows: dict[int, int] | None = None, **settings: Any) -> Writer:
     config = WriterConfig(context=CONFIG.max_position_embeddings, wait_s=0.0, **settings)
-    return Writer(Counting(broken), pool_of(tokens=tokens), vocabulary(), config)
+    return Writer(Counting(broken, follows), pool_of(tokens=tokens), vocabulary(), config)
 
 
 def tokens_of(deltas: Any, index: int = 0) -> list[int]:
     return [token for step in deltas for delta in step if delta.index == index for token in delta.tokens]
 
 
-def text_of(deltas: Any) -> str:
-    return "".join(delta.text for step in deltas for delta in step)
+def text_of(deltas: Any, index: int = 0) -> str:
+    return "".join(delta.text for step in deltas for delta in step if delta.index == index)
 
 
 def alone(made: Writer, prompt: list[int], options: TextOptions) -> tuple[list[TextDelta], ...]:
@@ -140,6 +149,13 @@ def test_log_probabilities_are_the_models_own() -> None:
         assert probability.token == step[0].tokens[0] == probability.top[0][1]
         assert probability.logprob == pytest.approx(probability.top[0][2])
         assert probability.top[0][2] >= probability.top[1][2]
+    options = TextOptions(max_tokens=1, temperature=0, logprobs=20, logit_bias={99: 100.0})
+    [[delta]] = alone(counting(), [5], options)
+    [probability] = delta.logprobs
+    others = -math.log(math.exp(50) + CONFIG.vocab_size - 1)
+    assert (probability.token, probability.logprob) == (99, pytest.approx(others))  # what was biased is no probability
+    assert probability.top[0][1] == 6
+    assert len(probability.top) == 20
 
 
 def test_a_schema_is_kept_whatever_the_model_would_write() -> None:
@@ -150,11 +166,126 @@ def test_a_schema_is_kept_whatever_the_model_would_write() -> None:
         "additionalProperties": False,
     }
     for seed in range(3):
-        steps = alone(writer(), [5], TextOptions(max_tokens=60, temperature=1.0, seed=seed, json_schema=schema))
-        if steps[-1][0].finish == "stop":
-            assert isinstance(json.loads(text_of(steps))["ok"], bool)
-        else:  # endless white space is JSON, too
-            assert text_of(steps).strip().startswith("{")
+        steps = alone(writer(), [5], TextOptions(max_tokens=250, temperature=1.0, seed=seed, json_schema=schema))
+        assert steps[-1][0].finish == "stop"
+        assert isinstance(json.loads(text_of(steps))["ok"], bool)
+    several = TextOptions(max_tokens=250, temperature=1.0, seed=9, json_schema=schema, n=3)
+    steps = alone(writer(tokens=2048), [5], several)
+    assert all(isinstance(json.loads(text_of(steps, index))["ok"], bool) for index in range(3))
+
+
+def test_texts_come_whole_and_stop_across_tokens() -> None:
+    made = vocabulary()
+    spelled = made.encode("a é-b<c")
+    follows = dict(pairwise([*spelled, END]))
+    engine = counting(follows=follows)
+    steps = alone(engine, spelled[:1], TextOptions(max_tokens=20, temperature=0))
+    assert [delta.text for step in steps for delta in step] == [" ", "", "é", "-", "b", "<", "c", ""]
+    cut = alone(engine, spelled[:1], TextOptions(max_tokens=3, temperature=0))
+    assert (text_of(cut), cut[-1][0].finish) == (" é", "length")
+    half = alone(engine, spelled[:1], TextOptions(max_tokens=2, temperature=0))
+    assert text_of(half) == " \ufffd"
+    for stop, out in (("é-", " "), ("b<c", " é-"), (" é", ""), ("c", " é-b<")):
+        steps = alone(engine, spelled[:1], TextOptions(max_tokens=20, temperature=0, stop=(stop, "nothing")))
+        assert (text_of(steps), steps[-1][0].finish) == (out, "stop")
+    steps = alone(engine, spelled[:1], TextOptions(max_tokens=20, temperature=0, stop=("c!",)))
+    assert text_of(steps) == " é-b<c"  # what was held back comes at the end
+
+
+@pytest.mark.parametrize("penalty", [1.0, 1.4])
+def test_greedy_tokens_are_those_of_transformers(penalty: float) -> None:
+    config = LlamaConfig(**{n: getattr(CONFIG, n) for n in SIZES}, tie_word_embeddings=True, pad_token_id=END)
+    model = LlamaForCausalLM(config).eval()
+    model.load_state_dict(tensors(), strict=False)
+    for prompt in ([7] * 3, list(range(40, 70))):
+        with torch.inference_mode():
+            want = model.generate(
+                torch.tensor([prompt]),
+                attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+                max_new_tokens=24,
+                do_sample=False,
+                repetition_penalty=penalty,
+                eos_token_id=END,
+            )
+        options = TextOptions(max_tokens=24, temperature=0, repetition_penalty=penalty)
+        assert tokens_of(alone(writer(), prompt, options)) == want[0, len(prompt) :].tolist()
+
+
+@pytest.mark.parametrize("attention", ["sliced", "gathered"])
+def test_a_known_prompt_changes_nothing_but_the_time(attention: str) -> None:
+    made, prompt = writer(attention=attention), list(range(2, 90))
+    options = TextOptions(max_tokens=20, temperature=1.0, seed=5, n=2)
+    first = alone(made, prompt, options)
+    again = made.open(prompt, options)
+    assert (again.cached, again.usage.cached_tokens) == (80, 80)
+    again.release()
+    second = alone(made, prompt, options)
+    for index in range(2):
+        assert tokens_of(second, index) == tokens_of(first, index)
+        assert tokens_of(alone(writer(), prompt, options), index) == tokens_of(first, index)
+
+
+@pytest.mark.parametrize("answers", range(1, 17))
+@pytest.mark.parametrize("prompt", [1, 16, 47, 100])
+def test_answers_of_no_given_length_fit_the_pool(answers: int, prompt: int) -> None:
+    made = counting(tokens=1024)
+    try:
+        writing = made.open([2] * prompt, TextOptions(n=answers))
+    except LimitExceededError:
+        assert answers * (prompt % 16 + 32) + prompt > 1024  # really no room for one token each
+        return
+    most = writing.options.max_tokens
+    assert most >= 1
+    writing.release()
+    if most < 256 - prompt:
+        with pytest.raises(LimitExceededError):
+            made.open([2] * prompt, TextOptions(n=answers, max_tokens=most + 16))
+    assert made.pool.held == 0
+
+
+def test_a_joined_pass_that_fails_is_done_one_by_one() -> None:
+    made = counting()
+    forward, calls = made.model.forward, []
+
+    def picky(tokens_M: Any, cache: Any, rows_R: Any) -> torch.Tensor:
+        calls.append(len(rows_R))
+        if len(rows_R) == 2:
+            raise RuntimeError("out of memory")
+        return forward(tokens_M, cache, rows_R)
+
+    made.model.forward = picky
+    with Runtime(language_graph("counting", made)) as runtime:
+        pending = [
+            runtime.submit("generate", {"writing": made.open([start], TextOptions(max_tokens=9, temperature=0))})
+            for start in (10, 20)
+        ]
+        for start, request in zip((10, 20), pending, strict=True):
+            assert tokens_of(request.result(30).outputs["answers"]) == list(range(start + 1, start + 10))
+    assert 2 in calls
+
+
+def test_a_mistake_of_ours_in_one_answer_hurts_nobody() -> None:
+    made = counting()
+    options = TextOptions(max_tokens=9, temperature=0, n=2)
+    writings = [made.open([start], options) for start in (10, 20, 30)]
+
+    def broken(token: int) -> str:
+        raise ValueError("invalid prefix")
+
+    writings[1].answers[0].text.add = broken
+    batches = [Batch({"writing": writing}, 1) for writing in writings]
+    answers = made.run(batches)
+    assert isinstance(answers[1], ComponentError)
+    assert "invalid prefix" in str(answers[1])
+    kept = [batches[0], batches[2]]
+    steps = [[answers[0]["deltas"]], [answers[2]["deltas"]]]
+    for _ in range(8):
+        for step, answer in zip(steps, made.run(kept), strict=True):
+            step.append(answer["deltas"])
+    for start, step in zip((10, 30), steps, strict=True):
+        assert tokens_of(step, 0) == tokens_of(step, 1) == list(range(start + 1, start + 10))
+    writings[1].release()
+    assert made.pool.held == 0
 
 
 def test_one_that_fails_hurts_nobody() -> None:
