@@ -19,11 +19,11 @@ def config_of(*words):
 
 
 def test_words_reach_the_solver():
-    config = config_of("env=push", "policy.proposals=5", "policy.iterations=3", "planner.elites=7")
+    config = config_of("env=push", "policy.proposals=5", "policy.iterations=3", "planner.elites=9")
     with opened_policy(config.env, config, config.policy, "refine") as solver:
         assert solver.config.proposals == 5
         assert (solver.defaults.horizon, solver.defaults.iterations, solver.defaults.samples) == (20, 3, 32)
-        assert solver.runtime.graphs["push"].components["world.refit"].planner.config.elites == 7
+        assert solver.runtime.graphs["push"].components["world.refit"].planner.config.elites == 9
         assert solver.spec.name == "push"
 
 

@@ -116,11 +116,11 @@ class WalkFace:
 
 
 def _checked(walk: str, name: str, port: Port, values: Mapping[str, Any]) -> Any:
-    if name not in values:
-        if port.default is REQUIRED:
-            raise InvalidInputError(f"walk {walk!r} needs input {name!r}: {port.description}", field=name)
-        return port.default
-    value = values[name]
+    value = values.get(name, port.default)
+    if value is REQUIRED:
+        raise InvalidInputError(f"walk {walk!r} needs input {name!r}: {port.description}", field=name)
+    if value is port.default:  # left out, or said to be as if it were
+        return value
     if port.kind == "tensor":
         return _checked_tensor(name, port, value)
     kinds: Mapping[str, tuple[type, ...]] = {

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from mstar_plan.errors import InvalidInputError, LimitExceededError, NotFoundError, did_you_mean
 from mstar_plan.families.abilities import WalkCall
@@ -21,7 +22,6 @@ from mstar_plan.families.flow_policy import (
     chunk_port,
     fields_of,
     look,
-    need_fresh,
     picture_ports,
     same_rows,
     seed_of,
@@ -38,7 +38,7 @@ from mstar_plan.rollout.limits import PlanLimits
 from mstar_plan.rollout.objective import ObjectiveConfig
 from mstar_plan.rollout.policy_solver import ProposalConfig
 from mstar_plan.rollout.rerank_walk import Proposer, horizon_of, rerank_graph
-from mstar_plan.types import ActionSpec, FloatArray
+from mstar_plan.types import ActionSpec, FloatArray, finite_array
 
 SUFFIX = "_rerank"
 
@@ -59,8 +59,8 @@ class Tuning:
 
 
 TUNINGS: Mapping[str, Tuning] = {
-    "reach": Tuning(objective=ObjectiveConfig(minimum=1.0, mean=0.3)),
-    "push": Tuning(CEMConfig(horizon=20, carry=8, std=0.8), ObjectiveConfig(minimum=1.0, mean=0.05)),
+    "reach": Tuning(objective=ObjectiveConfig(eps=0.001, minimum=1.0, mean=0.3)),
+    "push": Tuning(CEMConfig(horizon=20, carry=8, std=0.8), ObjectiveConfig(eps=0.001, minimum=1.0, mean=0.05)),
 }
 
 
@@ -132,19 +132,37 @@ class RerankActions:
     ) -> WalkCall:
         """See `ActionAbility.act`; outputs "cost" [1], "choice" [1] and more beside "actions".
 
+        To go on with `previous` is one more candidate, and every candidate begins with its first `delay` actions.
+
         Raises:
-            InvalidInputError: A key is missing, unknown or of another shape, or `previous` or `delay` is given.
+            InvalidInputError: A key is missing, unknown or of another shape, or `previous` and `delay` do not fit.
         """
-        need_fresh(previous, delay)
+        warm = self._previous(previous, delay)
         seen = look(observation, self.policy.config.image_size)
         values = {name: frames.to(self._device) for name, frames in seen.items()}
         own = {"seed": seed_of(seed), "proposals": self.config.proposals, "steps": self.config.steps}
-        return WalkCall("rerank", self.whole({**values, **own, "horizon": self.horizon}))
+        old = {"warm": warm, "held": delay}
+        return WalkCall("rerank", self.whole({**values, **own, **old, "horizon": self.horizon}))
+
+    def _previous(self, previous: FloatArray | None, delay: int) -> Tensor | None:
+        """The old chunk as a candidate [1, 1, n, A]; no more of it than a chunk has."""
+        if previous is None:
+            if delay:
+                what = f"delay is {delay}, but there are no previous actions"
+                raise InvalidInputError(f"{what}; send them", field="delay")
+            return None
+        array = finite_array(previous, "previous", ndim=2)
+        if array.shape[1] != self.action.size or not 0 <= delay <= min(len(array), self.chunk):
+            what = f"previous has shape {array.shape} and delay is {delay}"
+            cure = f"send [n, {self.action.size}] and a delay of at most n"
+            raise InvalidInputError(f"{what}; {cure}", field="previous")
+        kept = array[None, None, : self.chunk].copy()
+        return torch.from_numpy(kept).to(self._device) if len(array) else None
 
     def whole(self, values: Values) -> dict[str, Any]:
         """A walk's inputs, with what these models do not need."""
-        absent = dict.fromkeys(("context_latents", "context_actions", "state", "last_action"))
-        return {**absent, **values}
+        absent = dict.fromkeys(("context_latents", "context_actions", "state", "last_action", "warm"))
+        return {**absent, "held": 0, **values}
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,6 +220,7 @@ class _Faces:
             "proposals": integer(config.proposals, "chunks that the policy proposes"),
             "steps": integer(config.steps, "Euler steps of its flow"),
             "horizon": integer(self.ability.horizon, "actions of a chunk that are judged"),
+            "warm": actions(self.ability.spec, (None, None), "chunks from before, shifted to now", default=None),
         }
 
     def _judged(self) -> dict[str, Port]:

@@ -1,4 +1,7 @@
-"""A policy in closed loop: ask for a chunk, execute its first actions, look again."""
+"""A policy in closed loop: ask for a chunk, execute its first actions, look again.
+
+Where a world model judges, what is left of the last chunk is a candidate, too (`ControllerConfig.warm_start`).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from mstar_plan.errors import ConfigError, InvalidInputError
 from mstar_plan.rollout.controller_config import ControllerConfig
 from mstar_plan.rollout.policy_solver import PolicySolver
 from mstar_plan.rollout.seeding import plan_seed
-from mstar_plan.types import FloatArray, Goal, Observation, Plan, PlanRequest
+from mstar_plan.rollout.warm_start import shift
+from mstar_plan.types import FloatArray, Goal, Observation, Plan, PlanRequest, WarmStart
 
 
 class PolicyController:
@@ -25,6 +29,7 @@ class PolicyController:
         self._goal: Goal | None = None
         self._seed = self._plans = 0
         self._executed: FloatArray | None = None
+        self._warm: WarmStart | None = None
         self._queue: deque[FloatArray] = deque()
         horizon = self.config.horizon or solver.defaults.horizon
         if self.config.execute > horizon:
@@ -42,7 +47,7 @@ class PolicyController:
         if goal.frame is None:
             raise InvalidInputError("a policy goes to what a picture shows; give goal.frame", field="goal")
         self._goal, self._seed, self._plans = goal, seed, 0
-        self._executed, self.last_plan = None, None
+        self._executed, self._warm, self.last_plan = None, None, None
         self._queue.clear()
 
     def act(self, observation: Observation) -> FloatArray:
@@ -57,7 +62,9 @@ class PolicyController:
         if not self._queue:
             self._ask(observation, self._goal)
         action = self._queue.popleft()
-        self._executed = action
+        if len(self._queue) % self.config.action_repeat == 0:  # the last control step of this action
+            self._executed = action
+            self._warm = None if self._warm is None else shift(self._warm, 1, self.solver.spec.action)
         return action.copy()
 
     def _ask(self, observation: Observation, goal: Goal) -> None:
@@ -70,10 +77,11 @@ class PolicyController:
             horizon=config.horizon,
             iterations=config.iterations,
             samples=config.samples,
+            warm_start=self._warm if config.warm_start else None,
             deterministic=config.deterministic,
             context_actions=None if self._executed is None else self._executed[None],
         )
         self.last_plan = self.solver.solve(request)
-        self._plans += 1
+        self._warm, self._plans = self.last_plan.warm_start, self._plans + 1
         for action in self.last_plan.actions[: config.execute]:
             self._queue.extend([action] * config.action_repeat)

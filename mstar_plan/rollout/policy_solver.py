@@ -21,7 +21,7 @@ from mstar_plan.rollout.plan_values import batch_of_one, context_values, goal_va
 from mstar_plan.rollout.rerank_walk import POLICY, Proposer, horizon_of
 from mstar_plan.runtime.request import WalkResult
 from mstar_plan.runtime.runtime import Runtime
-from mstar_plan.types import FloatArray, Plan, PlanRequest, PlanStatus
+from mstar_plan.types import FloatArray, Plan, PlanRequest, PlanStatus, WarmStart
 
 Mode = Literal["policy", "rerank", "refine"]
 MODES: tuple[Mode, ...] = ("policy", "rerank", "refine")
@@ -129,6 +129,8 @@ class PolicySolver:
             "iterations": sizes.iterations,
             "samples": sizes.samples,
             "last_action": self._last_action(request),
+            "warm": _warm(request),
+            "held": 0,
             **self.extra,
         }
         names = self.proposer.names if self.mode == "policy" else {}
@@ -155,11 +157,11 @@ class PolicySolver:
             iterations=0 if alone else 1,
             samples=1 if alone else self.config.proposals,
             cost_history=() if alone else (cost,),
+            warm_start=None if alone else WarmStart(actions, actions[None][:0]),
             seed=request.seed,
             observation_seq=request.observation.seq,
             timing=timing_of(result.timing),
         )
-
 
     def _first(self, proposed: Tensor, request: PlanRequest) -> FloatArray:
         """The first of the chunks [1, K, S, A], brought inside the limits as a judged one is."""
@@ -171,6 +173,12 @@ class PolicySolver:
         """The action [1, A] that was executed just before, where a rate limit asks for it."""
         last = request.context_actions
         return None if last is None or self.spec.action.max_delta is None else batch_of_one(np.asarray(last)[-1])
+
+
+def _warm(request: PlanRequest) -> Tensor | None:
+    """What the last plan left, [1, 1 + E, H, A]: candidates beside the policy's."""
+    warm = request.warm_start
+    return None if warm is None else batch_of_one(np.concatenate([warm.mean[None], warm.elites]))
 
 
 def _check(actions: FloatArray, request: PlanRequest, spec: ModelSpec) -> None:

@@ -1,12 +1,13 @@
 """The components between a policy and a world model: limits on what is proposed, and what is made of its costs.
 
-Shapes: B requests, K proposals, S actions of a chunk, H actions that are judged, E elites, A action.
+Shapes: B requests, K proposals, S actions of a chunk, H actions that are judged, E elites or old chunks, A action.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from mstar_plan.errors import ComponentError, InvalidInputError
 from mstar_plan.rollout.constraints import SearchSpace
@@ -17,14 +18,18 @@ from mstar_plan.walks.component import Outputs
 
 
 class Limit:
-    """What a policy proposes [B, K, S, A], in the units of actions, brought inside the limits.
+    """What a policy proposes [B, K, S, A], and old chunks that may be gone on with, brought inside the limits.
 
-    Gives the chunks as they may be executed, `actions` [B, K, S, A], and their first H actions for the world model:
-    `judged` in their units, `candidates` in [-1, 1].
+    `warm` [B, E, n, A] are chunks from before, shifted to now, in the units of actions; None: there are none. They are
+    candidates like the others, after them, and still (at the centre of the bounds) where they end before a chunk does.
+    `held` says how many actions of the first of them will be executed whatever is answered: every chunk begins so.
+
+    Gives the chunks as they may be executed, `actions` [B, K + E, S, A], their `count` (a static), and their first H
+    actions for the world model: `judged` in their units, `candidates` in [-1, 1].
     """
 
-    inputs = ("proposed", "proposals", "horizon", "last_action")
-    outputs = ("actions", "judged", "candidates")
+    inputs = ("proposed", "proposals", "horizon", "last_action", "warm", "held")
+    outputs = ("actions", "judged", "candidates", "count")
 
     def __init__(self, space: SearchSpace) -> None:
         self.space = space
@@ -33,7 +38,7 @@ class Limit:
         """Projects them.
 
         Raises:
-            InvalidInputError: The policy's chunks are shorter than the horizon.
+            InvalidInputError: Chunks are shorter than the horizon, or old ones do not fit or are shorter than held.
             ComponentError: The policy gave something else than K chunks of actions of this size.
         """
         proposed: Tensor = batch["proposed"]
@@ -44,9 +49,32 @@ class Limit:
         if not 1 <= horizon <= shape[2]:
             what = f"horizon is {horizon}; it needs 1 to {shape[2]}, the length of the policy's chunks"
             raise InvalidInputError(what, field="horizon")
-        scaled = self.space.to(proposed.device).from_units(proposed)
+        scaled = self._with_warm(self.space.to(proposed.device), proposed, batch["warm"], batch["held"])
         candidates, actions = inside(self.space, scaled, batch["last_action"])
-        return {"actions": actions, "judged": actions[:, :, :horizon], "candidates": candidates[:, :, :horizon]}
+        return {
+            "actions": actions,
+            "judged": actions[:, :, :horizon],
+            "candidates": candidates[:, :, :horizon],
+            "count": actions.shape[1],
+        }
+
+    def _with_warm(self, space: SearchSpace, proposed: Tensor, warm: Tensor | None, held: int) -> Tensor:
+        """All chunks in [-1, 1] units."""
+        scaled, length = space.from_units(proposed), proposed.shape[2]
+        known = 0 if warm is None else warm.shape[-2]
+        if not 0 <= held <= known:
+            what = f"held is {held}; it needs 0 to {known}, the actions of the old chunk"
+            raise InvalidInputError(what, field="held")
+        if warm is None:
+            return scaled
+        if warm.ndim != 4 or known > length or warm.shape[-1] != proposed.shape[-1]:
+            what = f"warm has shape {list(warm.shape)}; it needs [B, E, up to {length}, {proposed.shape[-1]}]"
+            raise InvalidInputError(what, field="warm")
+        old = functional.pad(space.from_units(warm.to(scaled)), (0, 0, 0, length - known))
+        every = torch.cat([scaled, old], 1)
+        if held:
+            every[:, :, :held] = old[:, :1, :held]
+        return every
 
 
 class Choose:

@@ -34,7 +34,7 @@ from mstar_plan.walks.walk import Walk
 POLICY, WORLD, BETWEEN = "policy", "world", "between"  # prefixes of the parts
 GOAL = "goal_frames"
 JUDGED = ("proposal_costs", "choice", "proposed")
-SPREAD = 0.1  # smallest spread that a refining search starts with, of the half range
+SPREAD = 0.3  # smallest spread that a refining search starts with, of the half range
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +115,8 @@ def rerank_graph(
 def rerank_walk(proposer: Proposer) -> Walk:
     """The best of K proposals.
 
-    Gives "actions" [B, S, A], their "cost" [B], the "choice" [B] of the "proposed" [B, K, S, A], and all
-    "proposal_costs" [B, K].
+    Gives "actions" [B, S, A], their "cost" [B], the "choice" [B] of the "proposed" [B, K + E, S, A], and all
+    "proposal_costs" [B, K + E]; the last E are the old chunks "warm".
     """
     choose = _choose("choose", {"best": "actions", "cost": "cost"})
     step = Sequential((_see_and_propose(proposer), *_judge(), choose))
@@ -179,7 +179,9 @@ def horizon_of(proposer: Proposer, spec: ModelSpec, wanted: int | None = None) -
 
 
 def _inputs(proposer: Proposer) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*CONTEXT, GOAL, *proposer.inputs, "proposals", "horizon", "last_action")))
+    return tuple(
+        dict.fromkeys((*CONTEXT, GOAL, *proposer.inputs, "proposals", "horizon", "last_action", "warm", "held"))
+    )
 
 
 def _of_world(component: str) -> str:
@@ -208,7 +210,7 @@ def _choose(component: str, writes: Mapping[str, str]) -> Node:
 
 def _judge() -> tuple[Step, ...]:
     """Proposals are limited, rolled out and scored."""
-    own = {"candidates": "proposals", "actions": "judged", "horizon": "horizon"}
+    own = {"candidates": "count", "actions": "judged", "horizon": "horizon"}
     shared = {name: name for name in ("latents", "context_latents", "context_actions", "state")}
     names = Renaming(
         wire=lambda wire: {**shared, **own}.get(wire, f"judge.{wire}"),
@@ -217,7 +219,7 @@ def _judge() -> tuple[Step, ...]:
     )
     encode, *roll_out = _sequence(rollout_walk())  # what is seen now is encoded already
     assert [node.name for node in nodes_of(encode)] == ["encode"]
-    limited = {"actions": "proposed", "judged": "judged", "candidates": "judged_candidates"}
+    limited = {"actions": "proposed", "judged": "judged", "candidates": "judged_candidates", "count": "count"}
     limit = Node(
         "limit",
         {"proposed": "raw", **{name: name for name in Limit.inputs[1:]}},

@@ -39,6 +39,11 @@ def ask(served, seed=1, **changes):
     return runtime.submit(call.walk, {**call.values, **changes}).result(20).outputs
 
 
+def sample(face):
+    """Values that work; what may be left out for nothing is left out."""
+    return {name: port.sample() for name, port in face.inputs.items() if port.default is not None}
+
+
 def test_it_answers_with_the_best_of_what_the_policy_proposes(served):
     out = ask(served)
     assert out["actions"].shape == (1, served[0].action.chunk, 2)
@@ -60,7 +65,7 @@ def test_every_face_works_with_its_examples(served):
     servable, runtime = served
     assert servable.faces.keys() == {"rerank", "refine"}
     for face in servable.faces.values():
-        values = face.prepare(face.check({name: port.sample() for name, port in face.inputs.items()}))
+        values = face.prepare(face.check(sample(face)))
         assert values.keys() == set(servable.graph.walk(face.walk).inputs)
         outputs = runtime.submit(face.walk, values).result(20).outputs
         assert outputs.keys() == face.outputs.keys()
@@ -84,9 +89,30 @@ def test_every_face_works_with_its_examples(served):
 )
 def test_a_face_takes_no_more_than_it_can_do(served, asked, error):
     face = served[0].faces["refine"]
-    values = {name: port.sample() for name, port in face.inputs.items()}
     with pytest.raises(error, match=next(iter(asked))):
-        face.prepare(face.check({**values, **asked}))
+        face.prepare(face.check({**sample(face), **asked}))
+
+
+def test_an_old_chunk_is_one_more_candidate(served):
+    servable, runtime = served
+    out = ask(served)
+    left = out["actions"][0, 3:].numpy()
+    call = servable.action.act(seen(), seed=1, previous=left, delay=2)
+    again = runtime.submit(call.walk, call.values).result(20).outputs
+    assert again["proposal_costs"].shape == (1, 17)
+    np.testing.assert_allclose(again["actions"][0, :2], left[:2], atol=1e-6)
+    np.testing.assert_allclose(again["proposed"][0, 16, : len(left)], left, atol=1e-6)
+    longer = servable.action.act(seen(), seed=1, previous=np.zeros((99, 2), np.float32)).values["warm"]
+    assert longer.shape == (1, 1, servable.action.chunk, 2)
+    assert servable.action.act(seen(), previous=left[:0]).values["warm"] is None
+
+
+@pytest.mark.parametrize(
+    ("previous", "delay"), [(None, 1), (np.zeros((3, 2)), 4), (np.zeros((3, 2)), -1), (np.zeros((3, 3)), 0)]
+)
+def test_old_chunks_that_do_not_fit(served, previous, delay):
+    with pytest.raises(InvalidInputError, match="delay"):
+        served[0].action.act(seen(), previous=previous, delay=delay)
 
 
 @pytest.mark.parametrize("task", TUNINGS)

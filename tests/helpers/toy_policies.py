@@ -19,7 +19,10 @@ from mstar_plan.walks.graph import Graph
 from mstar_plan.walks.step import Node
 from mstar_plan.walks.walk import Walk
 
-NOWHERE: Mapping[str, Any] = dict.fromkeys(("context_latents", "context_actions", "state", "last_action"))
+NOWHERE: Mapping[str, Any] = {
+    **dict.fromkeys(("context_latents", "context_actions", "state", "last_action", "warm")),
+    "held": 0,
+}
 
 
 def throw(seed: Tensor, darts: int, size: int = 2, chunk: int = 6) -> Tensor:

@@ -74,6 +74,29 @@ def test_chunks_are_executed_as_told(runtime):
     assert plans[0].seed != plans[6].seed
 
 
+def test_what_is_left_of_a_chunk_stays_a_candidate(runtime):
+    """The same episode ends nearer, since a good chunk is not thrown away for worse ones."""
+    left = {}
+    for warm in (False, True):
+        made = controller(runtime, "rerank", warm_start=warm)
+        ends = [drive(made, 10, seed)[-1] for seed in range(6)]
+        left[warm] = np.mean([np.linalg.norm(end - THERE) for end in ends])
+    assert left[True] < left[False]
+
+
+def test_the_warm_start_is_what_was_not_executed(runtime):
+    made = controller(runtime, "rerank", execute=2)
+    asked = []
+    solve = made.solver.solve
+    object.__setattr__(made.solver, "solve", lambda request: asked.append(request) or solve(request))
+    drive(made, 4)
+    first, second = asked
+    assert first.warm_start is None
+    chunk = solve(first).actions
+    np.testing.assert_array_equal(second.warm_start.mean[:4], chunk[2:])
+    np.testing.assert_array_equal(second.warm_start.mean[4:], np.zeros((2, 2)))
+
+
 def test_mistakes_are_told(runtime):
     made = controller(runtime, "rerank")
     with pytest.raises(InvalidInputError, match="before reset"):

@@ -24,10 +24,11 @@ def batch(**values):
     return Batch(values, rows)
 
 
-def limited(spec, proposed, horizon=4, last=None, proposals=None):
+def limited(spec, proposed, horizon=4, last=None, proposals=None, warm=None, held=0):
     count = proposed.shape[1] if proposals is None else proposals
-    return Limit(SearchSpace(spec))(
-        batch(proposed=proposed, proposals=count, horizon=horizon, last_action=last)
+    limits = Limit(SearchSpace(spec))
+    return limits(
+        batch(proposed=proposed, proposals=count, horizon=horizon, last_action=last, warm=warm, held=held)
     )  # fmt: skip
 
 
@@ -56,6 +57,40 @@ def test_only_the_first_actions_are_judged():
     assert out["actions"].shape == (2, 3, 6, 2)
     assert out["judged"].shape == out["candidates"].shape == (2, 3, 2, 2)
     assert torch.equal(out["judged"], out["actions"][:, :, :2])
+
+
+def test_old_chunks_are_candidates_after_the_others():
+    proposed, warm = torch.rand(2, 3, 4, 2) * 0.4, torch.rand(2, 2, 3, 2) * 0.4
+    out = limited(SPEC, proposed, warm=warm)
+    assert out["count"] == 5
+    assert out["actions"].shape == (2, 5, 4, 2)
+    torch.testing.assert_close(out["actions"][:, :3], proposed)
+    torch.testing.assert_close(out["actions"][:, 3:, :3], warm)
+    torch.testing.assert_close(out["actions"][:, 3:, 3], torch.tensor([0.5, 0.0]).expand(2, 2, -1))  # then it is still
+    assert limited(SPEC, proposed)["count"] == 3
+
+
+def test_what_is_held_begins_every_chunk():
+    proposed, warm = torch.rand(2, 3, 4, 2) * 0.4, torch.rand(2, 2, 3, 2) * 0.4
+    out = limited(SPEC, proposed, warm=warm, held=2)
+    torch.testing.assert_close(out["actions"][:, :, :2], warm[:, :1, :2].expand(-1, 5, -1, -1))
+    torch.testing.assert_close(out["actions"][:, :3, 2:], proposed[:, :, 2:])
+
+
+@pytest.mark.parametrize(
+    ("warm", "held", "said"),
+    [
+        (None, 1, "held is 1; it needs 0 to 0"),
+        (torch.zeros(1, 1, 3, 2), 4, "0 to 3"),
+        (torch.zeros(1, 1, 3, 2), -1, "held is -1"),
+        (torch.zeros(1, 1, 5, 2), 0, "warm has shape"),
+        (torch.zeros(1, 1, 3, 3), 0, "warm has shape"),
+        (torch.zeros(1, 3, 2), 0, "warm has shape"),
+    ],
+)
+def test_old_chunks_that_do_not_fit(warm, held, said):
+    with pytest.raises(InvalidInputError, match=said):
+        limited(SPEC, chunks(rows=1), warm=warm, held=held)
 
 
 @pytest.mark.parametrize(("horizon", "said"), [(5, "horizon is 5"), (0, "horizon is 0")])

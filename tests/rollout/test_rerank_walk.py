@@ -176,6 +176,29 @@ def test_a_chunk_may_be_longer_than_what_is_judged():
     assert horizon_of(proposer, ToyWorld().spec) == 12
 
 
+def test_an_old_chunk_is_gone_on_with_where_it_is_better():
+    graph = graph_of()
+    best = (torch.tensor(GOAL) - torch.tensor(START)).sign()
+    good, bad = ((best * sign).expand(1, 1, 6, -1) for sign in (1, -1))
+    kept, passed = (run(graph, "rerank", warm=warm).outputs for warm in (good, bad))
+    assert kept["choice"].item() == 16
+    torch.testing.assert_close(kept["actions"], good[:, 0])
+    assert kept["proposal_costs"].shape == (1, 17)
+    alone = run(graph, "rerank").outputs
+    assert torch.equal(passed["actions"], alone["actions"])
+    assert torch.equal(passed["proposal_costs"][:, :16], alone["proposal_costs"])
+    refined = run(graph, "refine", warm=torch.cat([good, bad], 1)).outputs
+    assert refined["cost"] <= kept["cost"] + 1e-6
+
+
+def test_what_is_held_is_answered_and_judged():
+    old = torch.tensor([-1.0, 1.0]).expand(1, 1, 3, -1)
+    out = run(graph_of(), "rerank", warm=old, held=3).outputs
+    torch.testing.assert_close(out["actions"][:, :3], old[:, 0])
+    costs = true_costs(START, GOAL, out["proposed"][0])
+    torch.testing.assert_close(out["proposal_costs"][0], costs, atol=2e-3, rtol=0)
+
+
 def test_policy_and_world_may_stand_on_workers_of_their_own():
     graph = graph_of()
     config = PlacementConfig({"left": Group(), "right": Group()}, {"rerank/policy.*": "left", "*": "right"})

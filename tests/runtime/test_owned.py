@@ -99,6 +99,48 @@ def test_when_it_is_taken_back_while_it_runs() -> None:
         assert both_released(place)
 
 
+@pytest.mark.parametrize("others", [0, 2])
+def test_what_is_taken_for_one_that_is_gone(others: int) -> None:
+    """The request ends while a component takes something for it: alone, or while others wait."""
+    place, started, go_on, taken = Place(), threading.Event(), threading.Event(), []
+
+    def slow(given: Place) -> Place:
+        taken.append(Place())
+        if given is place:
+            started.set()
+            assert go_on.wait(5)
+        return taken[-1]
+
+    walks, gate = graph(), threading.Event()
+    walks.components["take"] = FunctionComponent(slow, ("place",), ("inner",))
+    with Runtime(walks) as runtime:
+        held = runtime.submit("walk", {"place": Place(), "act": lambda: gate.wait(5)})
+        waiting = [place, *(Place() for _ in range(others))]
+        requests = [runtime.submit("walk", {"place": each, "act": nothing}) for each in waiting]
+        gate.set()
+        assert started.wait(5)
+        requests[0].cancel()
+        go_on.set()
+        for request in (held, *requests[1:]):
+            request.result(5)
+    assert len(taken) == 2 + others
+    assert all(each.released.is_set() for each in (place, *taken))
+
+
+def test_one_that_cannot_be_released_keeps_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Place):
+        def release(self) -> None:
+            raise ValueError("stuck")
+
+    places = [Place(), Broken(), Place()]
+    release(places)
+    assert [place.released.is_set() for place in places] == [True, False, True]
+    assert "a Broken was not released" in caplog.text
+    with Runtime(graph()) as runtime:
+        assert runtime.submit("walk", {"place": Broken(), "act": nothing}).result(5).outputs == {"out": "done"}
+        assert runtime.submit("walk", {"place": Place(), "act": nothing}).result(5).outputs == {"out": "done"}
+
+
 def test_when_it_never_began() -> None:
     first, second, go_on = Place(), Place(), threading.Event()
     with Runtime(graph()) as runtime:

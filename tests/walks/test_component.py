@@ -7,7 +7,7 @@ import torch
 from toy_cache import Cache
 
 from mstar_plan.walks.batch import Batch
-from mstar_plan.walks.component import Batching, FunctionComponent, Joinable
+from mstar_plan.walks.component import Batching, FunctionComponent, Joinable, Owned, release
 
 
 def test_a_function_gets_its_ports_in_order() -> None:
@@ -36,6 +36,21 @@ def test_what_is_joinable() -> None:
     assert isinstance(Cache([]), Joinable)
     assert not isinstance("text", Joinable)
     assert not isinstance(torch.zeros(1), Joinable)
+
+
+def test_what_is_owned_is_released_and_nothing_else() -> None:
+    class Place:
+        released = 0
+
+        def release(self) -> None:
+            self.released += 1
+
+    place = Place()
+    assert isinstance(place, Owned)
+    assert not isinstance("text", Owned)
+    assert not isinstance(Cache([]), Owned)
+    release([torch.zeros(1), "text", 1, None, (place,), place, Cache([])])
+    assert place.released == 1, "what is inside another value is that value's to release"
 
 
 def test_a_batch_knows_its_ports() -> None:

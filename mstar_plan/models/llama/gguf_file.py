@@ -108,12 +108,21 @@ def _read(path: Path) -> GgufModel:
 
 
 class _BoundedReader(gguf.GGUFReader):  # type: ignore[misc]
-    """The library's reader takes what lies beyond the file's end for empty, however much of it there is said to be."""
+    """The library's reader, which takes what lies beyond the file's end for empty, however much there is said to be.
+
+    It cuts views of a plain array, too: those of a memory map cost most of the time of reading a vocabulary.
+    """
+
+    _bytes: Any = None
 
     def _get(self, offset: int, dtype: Any, count: Any = 1, override_order: Any = None) -> Any:
-        if offset + int(count) * np.dtype(dtype).itemsize > len(self.data):
+        if self._bytes is None:
+            self._bytes = np.asarray(self.data)
+        kind = np.dtype(dtype).newbyteorder(override_order or self.byte_order)
+        end = offset + int(count) * kind.itemsize
+        if end > len(self._bytes):
             raise IndexError("it ends too early")
-        return super()._get(offset, dtype, count, override_order)
+        return self._bytes[offset:end].view(kind)
 
 
 class _Facts:

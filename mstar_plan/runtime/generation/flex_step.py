@@ -45,7 +45,8 @@ class FlexStep(PagedStep):
 
     def attend(self, layer: int, q_MHD: Tensor, k_MGD: Tensor, v_MGD: Tensor) -> Tensor:
         """See `SequenceCache`."""
-        self._write(layer, k_MGD, v_MGD)
+        # It multiplies by zero what a row may not see: a NaN of one request would be in the answers to all.
+        self._write(layer, k_MGD.nan_to_num(), v_MGD.nan_to_num())
         keys, values = (each.transpose(0, 1)[None] for each in self._pool.store[layer])  # [1, G, places, D]
         out: Tensor = _kernel(self._device.type)(
             q_MHD.transpose(0, 1)[None], keys, values, block_mask=self._mask, enable_gqa=True

@@ -40,3 +40,24 @@ def test_it_equals_the_way_for_cpus():
         out.append(kind(pool, [(fork, 1)]).attend(0, draw(1, 4, 7), draw(1, 2, 8), draw(1, 2, 9)))
         outs[kind] = torch.cat(out)
     torch.testing.assert_close(outs[FlexStep], outs[SlicedStep], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_values_that_are_not_finite_stay_with_their_own_row():
+    pool = KVPool(SHAPE, 4 * 16)
+    pool.store.zero_()
+    broken, sound = Sequence.open(pool, [1], 16), Sequence.open(pool, [2], 16)
+    rows = [(broken, 2), (sound, 2)]
+    for sequence, count in rows:
+        sequence.reserve(count)
+    q, k, v = draw(4, 4, 1), draw(4, 2, 2), draw(4, 2, 3)
+    want = SlicedStep(pool, rows).attend(0, q, k, v)[2:]
+    k[:2], v[:2] = float("nan"), float("inf")
+    got = FlexStep(pool, rows).attend(0, q, k, v)[2:]
+    torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-5)
+    broken.release()
+    again = Sequence.open(pool, [3], 16)  # in the page of the broken one
+    again.reserve(1)
+    one = [draw(1, 4, 4), draw(1, 2, 5), draw(1, 2, 6)]
+    want = SlicedStep(pool, [(again, 1)]).attend(0, *one)
+    torch.testing.assert_close(FlexStep(pool, [(again, 1)]).attend(0, *one), want, atol=1e-5, rtol=1e-5)

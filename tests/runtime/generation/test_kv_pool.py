@@ -100,6 +100,26 @@ def test_known_prompts_are_found_until_their_room_is_needed() -> None:
     assert found(made, TOKENS) == []
 
 
+def test_one_token_is_left_to_read() -> None:
+    made = pool()
+    pages = known(made, TOKENS)
+    held, fresh = made.open(TOKENS, 4)
+    assert held == pages[:3]
+    assert len(fresh) == 1
+
+
+def test_a_page_is_known_by_all_that_was_before_it() -> None:
+    """Equal tokens after other ones have other keys and values."""
+    made, same = pool(), TOKENS[PAGE : 2 * PAGE]
+    one, two = ([*TOKENS[:PAGE], *same], [*range(900, 900 + PAGE), *same])
+    first = known(made, one)
+    second = known(made, two)
+    assert set(first).isdisjoint(second)
+    assert found(made, [*one, 1]) == first
+    assert found(made, [*two, 1]) == second
+    assert made.known == 4
+
+
 def test_the_end_of_a_prompt_is_forgotten_before_its_start() -> None:
     made = pool()
     pages = known(made, TOKENS)

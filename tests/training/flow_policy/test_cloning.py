@@ -17,14 +17,23 @@ from mstar_plan.training.flow_policy.cloning import CloningConfig, Windows, clon
 from mstar_plan.training.flow_policy.demonstrations import Demonstrations
 
 CHUNK = 4
-QUICK = CloningConfig(iterations=400, batch=128, learning_rate=3e-3, warmup=20, average=0.97, report_every=100)
+QUICK = CloningConfig(iterations=300, batch=96, learning_rate=3e-3, warmup=20, average=0.97, report_every=100)
 
 
-def untrained(width: int = 64) -> FlowPolicy:
+def untrained(width: int = 48) -> FlowPolicy:
     torch.manual_seed(0)
     world = ToyWorld()
     net = FlowNet(FlowPolicyConfig("toy", latent=2, chunk=CHUNK, width=width, blocks=2, steps=5))
     return FlowPolicy("flow_toy", net, world, world.spec.action)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Nets this small only wait for one another's threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
