@@ -4,12 +4,14 @@ python scripts/bench_language.py --json runs/bench_language.json
 
 All sides take turns in one process with the same number of threads; the best of equally many turns counts, and the
 ratio of medians stands beside it. Batches are ragged: prompts and answers differ in length, as real ones do; only
-tokens that a request asked for are counted. `llama_cpp` (if it is installed) reads the same GGUF file, quantised.
+tokens that a request asked for are counted. Where `llama-cpp-python` is installed, llama.cpp takes
+part with the GGUF file's packed weights.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import json
 import statistics
@@ -120,21 +122,34 @@ class Transformers:
         return self._generate(range(len(LENGTHS)), max(LENGTHS))
 
 
-def llama_cpp_alone(threads: int) -> Callable[[], float] | None:
-    """Seconds of one answer with llama.cpp's Python package; None if it is not installed."""
-    if importlib.util.find_spec("llama_cpp") is None:
-        return None
-    import llama_cpp  # noqa: PLC0415 - a comparison that few machines can make
+class LlamaCpp:
+    """llama.cpp on the same file, whose weights it keeps packed; its Python package knows one request at a time."""
 
-    model = llama_cpp.Llama(str(packaged_smollm2()), n_ctx=2048, n_threads=threads, verbose=False)
+    def __init__(self, threads: int) -> None:
+        llama_cpp = importlib.import_module("llama_cpp")  # a comparison that few machines can make
+        self._model = llama_cpp.Llama(
+            str(packaged_smollm2()), n_ctx=2048, n_threads=threads, n_threads_batch=threads, verbose=False
+        )
+        self._never_ending = {str(token): -100.0 for token in (0, 2)}  # its two ends of text
 
-    def run() -> float:
-        model.reset()
+    def _answer(self, number: int, tokens: int) -> float:
+        self._model.reset()
         began = time.perf_counter()
-        model.create_chat_completion(messages(TOPICS[0], 0), max_tokens=ALONE, temperature=0)
-        return time.perf_counter() - began
+        answer = self._model.create_chat_completion(
+            messages(TOPICS[number], number), max_tokens=tokens, temperature=0, logit_bias=self._never_ending
+        )
+        spent = time.perf_counter() - began
+        if answer["usage"]["completion_tokens"] != tokens:
+            raise RuntimeError(f"llama.cpp wrote {answer['usage']['completion_tokens']} tokens, wanted {tokens}")
+        return spent
 
-    return run
+    def alone(self) -> float:
+        """Seconds of one answer."""
+        return self._answer(0, ALONE)
+
+    def one_by_one(self) -> float:
+        """Seconds of all, one after the other."""
+        return sum(self._answer(number, tokens) for number, tokens in enumerate(LENGTHS))
 
 
 def turns(sides: dict[str, Callable[[], float]], count: int) -> dict[str, list[float]]:
@@ -168,11 +183,11 @@ def measure(dtype: str, count: int, threads: int) -> list[dict[str, Any]]:
     with running("smollm2", FamilyConfig(dtype=dtype, threads=threads)) as (servable, runtime):
         ours = Ours(servable, runtime)
         alone = {"ours": ours.alone, "transformers": theirs.alone}
-        other = llama_cpp_alone(threads) if dtype == "float32" else None
-        if other is not None:
-            alone["llama_cpp_q4"] = other
-        rows = [row(dtype, "one request", ALONE, turns(alone, count))]
         many = {"ours": ours.together, "transformers_one_by_one": theirs.one_by_one, "transformers_batch": theirs.batch}
+        if importlib.util.find_spec("llama_cpp") is not None:
+            packed = LlamaCpp(threads)
+            alone["llama_cpp"], many["llama_cpp_one_by_one"] = packed.alone, packed.one_by_one
+        rows = [row(dtype, "one request", ALONE, turns(alone, count))]
         rows.append(row(dtype, "8 ragged requests", sum(LENGTHS), turns(many, max(1, count // 2))))
         first = sorted(ours.first_token(number % len(TOPICS)) for number in range(3 * len(TOPICS)))
         rows.append({"dtype": dtype, "what": "first token", "p50_s": statistics.median(first), "max_s": first[-1]})
