@@ -4,8 +4,8 @@ python scripts/bench_language.py --json runs/bench_language.json
 
 All sides take turns in one process with the same number of threads; the best of equally many turns counts, and the
 ratio of medians stands beside it. Batches are ragged: prompts and answers differ in length, as real ones do; only
-tokens that a request asked for are counted. Where `llama-cpp-python` is installed, llama.cpp takes
-part with the GGUF file's packed weights.
+tokens that a request asked for are counted. Where `llama-cpp-python` is installed, llama.cpp takes part with the GGUF
+file's packed weights.
 """
 
 from __future__ import annotations

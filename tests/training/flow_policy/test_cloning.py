@@ -17,10 +17,10 @@ from mstar_plan.training.flow_policy.cloning import CloningConfig, Windows, clon
 from mstar_plan.training.flow_policy.demonstrations import Demonstrations
 
 CHUNK = 4
-QUICK = CloningConfig(iterations=300, batch=96, learning_rate=3e-3, warmup=20, average=0.97, report_every=100)
+QUICK = CloningConfig(iterations=400, batch=128, learning_rate=3e-3, warmup=20, average=0.97, report_every=100)
 
 
-def untrained(width: int = 48) -> FlowPolicy:
+def untrained(width: int = 64) -> FlowPolicy:
     torch.manual_seed(0)
     world = ToyWorld()
     net = FlowNet(FlowPolicyConfig("toy", latent=2, chunk=CHUNK, width=width, blocks=2, steps=5))
@@ -78,7 +78,7 @@ def test_it_learns_to_go_to_the_goal(trained):
     now, wanted = (trained.encode(frames[:, 0]) for frames in pictures(start, goal).values())
     made = trained.propose(now, wanted, draw(torch.tensor([0]), (8, CHUNK, 2)), 5)[0].clamp(-1, 1)
     best = torch.from_numpy(best_plan(start, goal, CHUNK))
-    assert (made - best).abs().mean() < 0.3  # of actions from -1 to 1; how near depends on the machine's kernels
+    assert (made - best).abs().mean() < 0.15
     there = trained.propose(wanted, wanted, draw(torch.tensor([0]), (8, CHUNK, 2)), 5)[0]
     assert there.abs().mean() < 0.25  # it stays where it is to be
 
